@@ -71,7 +71,7 @@ static void step_outer(beside *of, int64_t i, float delta, bool nesterov) {
 }
 
 // What optimizers keep becomes the mean of it, and so do the masters, or the anchor goes that way.
-static void mix(session x[ISLANDS], beside *of, const kind *how) {
+static void mix_islands(session x[ISLANDS], beside *of, const kind *how) {
     for (int k = how->codes ? 1 : 0; k < (how->own ? 1 : 3); k++) {
         float *a = state_store(&x[0].state, k)->t.data, *b = state_store(&x[1].state, k)->t.data;
         int64_t n = tensor_count(&state_store(&x[0].state, k)->t);
@@ -205,7 +205,7 @@ static void run_plainly(const char *dir, const kind *how, ending *out, int64_t *
         for (int k = 0; k < ISLANDS; k++) OK(session_step(&x[k], &s));
         for (int k = 0; k < ISLANDS; k++) OK(session_settle(&x[k]));
         if (how->apart) mix_fragments(x, of, how, step);
-        else if (step % EVERY == 0) mix(x, of, how);
+        else if (step % EVERY == 0) mix_islands(x, of, how);
         if (step % EVERY == 0 && how->codes && !how->apart) mix_codes(x, of, how);
         if (step == EVERY - 1 && !how->apart) assert_memory_not_equal(w->data, x[1].state.masters.t.data, 100);
         if (step == EARLY) out->early[0] = loss_of_mean(x, out->mean[0]);

@@ -23,13 +23,13 @@ static err_t declare_pile(const step_rows *x, row_pile *p, int64_t rows, arena *
     return arena_2d(a, &p->row, FP32, rows, width(x));
 }
 
-static row_list list_at(const step_rows *x, const row_pile *p, const row_span *of) {
+static row_list list_at(const step_rows *x, const row_pile *p, const list_span *of) {
     return (row_list){of->n, (row_key *)p->key.data + of->at, (float *)p->row.data + of->at * width(x)};
 }
 
 // The last two lists become one, in the place of the first.
 static void add_last(step_rows *x, row_pile *p) {
-    row_span *a = &p->span[p->spans - 2], *b = a + 1;
+    list_span *a = &p->span[p->spans - 2], *b = a + 1;
     row_list first = list_at(x, p, a), second = list_at(x, p, b), sum = {0, x->more_key.data, x->more_row.data};
     row_add(&sum, &first, &second, width(x));
     memcpy(first.key, sum.key, (size_t)sum.n * sizeof *sum.key);
@@ -39,7 +39,7 @@ static void add_last(step_rows *x, row_pile *p) {
     p->spans--;
 }
 
-static bool are_siblings(const row_span *a, const row_span *b) {
+static bool are_siblings(const list_span *a, const list_span *b) {
     return a->size == b->size && a->first + a->size == b->first && a->first % (2 * a->size) == 0;
 }
 
@@ -59,10 +59,10 @@ static row_list sum_of(const step_rows *x) {
 // --- opening ---------------------------------------------------------------------------------------------------------
 
 // What is left of a rank's lanes when all siblings are added, to `to`, which has room for all lanes. Returns how many.
-static int64_t left_of(const lane_table *t, int rank, row_span *to) {
+static int64_t left_of(const lane_table *t, int rank, list_span *to) {
     int64_t n = 0;
     for (int64_t i = 0; i < lane_table_count(t, rank); i++) {
-        to[n++] = (row_span){.first = lane_table_lane(t, rank, i), .size = 1};
+        to[n++] = (list_span){.first = lane_table_lane(t, rank, i), .size = 1};
         for (; n > 1 && are_siblings(&to[n - 2], &to[n - 1]); n--) to[n - 2].size *= 2;
     }
     return n;
@@ -197,8 +197,8 @@ void step_rows_begin(step_rows *x) { x->own.spans = x->own.used = x->owned.spans
 
 void step_rows_keep(step_rows *x, int64_t lane, int64_t micro, int64_t micros) {
     row_pile *p = &x->own;
-    row_span *to = &p->span[p->spans++];
-    *to = (row_span){.first = lane, .size = 1, .at = p->used, .n = x->keys};
+    list_span *to = &p->span[p->spans++];
+    *to = (list_span){.first = lane, .size = 1, .at = p->used, .n = x->keys};
     row_list list = list_at(x, p, to);
     memcpy(list.key, x->key.data, (size_t)list.n * sizeof *list.key);
     memcpy(list.row, x->gradient.data, (size_t)(list.n * width(x)) * sizeof *list.row);
@@ -226,7 +226,7 @@ static err_t count_rows(step_rows *x, int64_t *mine, int64_t *theirs, stream *s)
 static void place_lists(step_rows *x, const int64_t *theirs) {
     int64_t at = 0;
     for (int64_t i = 0; i < x->left_at[x->ranks->world]; i++) {
-        row_span *of = &x->left[x->order[i]];
+        list_span *of = &x->left[x->order[i]];
         of->at = at, of->n = theirs[x->order[i]];
         at += of->n;
     }

@@ -28,15 +28,15 @@ struct train_state;
 #define ROW_EPS 1e-10f  // of AdaGrad; PyTorch's default
 
 // A sum over lanes first .. first+size-1, a subtree, at `at` of its pile.
-typedef struct row_span {
+typedef struct list_span {
     int64_t first, size;
     int64_t at, n;
-} row_span;
+} list_span;
 
 // Lists one after the other, in order of lane.
 typedef struct row_pile {
     int64_t spans, used;
-    row_span *span;   // [lanes + 1]
+    list_span *span;  // [lanes + 1]
     tensor key, row;  // as row_list, for all of them
 } row_pile;
 
@@ -54,7 +54,7 @@ typedef struct step_rows {
     row_pile own, owned;        // this rank's lanes; of all lanes the rows that it owns: of one rank, the same
     tensor more_key, more_row;  // for a sum of two lists
     // For exchanges:
-    row_span *left;    // [lanes] subtrees that are left of each rank's lanes, rank after rank
+    list_span *left;   // [lanes] subtrees that are left of each rank's lanes, rank after rank
     int64_t *left_at;  // [world + 1] where a rank's begin
     int64_t *order;    // [lanes] of all of them in order of lane: which
     int64_t *count;
