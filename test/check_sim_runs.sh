@@ -24,6 +24,7 @@ ranks() {
     muon="optimizer.type=muon optimizer.lr=0.004"
     dealt muon-2 2 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic $muon
     dealt muon-3 3 parallel.zero=1 parallel.offload=host $muon
+    dealt mean-2 2 parallel.zero=3 optimizer.ema=0.9 eval.weights=ema eval.every=2 precision.compute=bf16
 }
 
 # Lanes dealt by hand, and anew between two steps: what was recorded of the old deal is recorded again.
@@ -372,6 +373,7 @@ halves 4 parallel.pipeline=2 parallel.zero=2 parallel.recompute=selective precis
 all 2 parallel.pipeline=2 parallel.schedule=gpipe precision.compute=fp16
 coded 1 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16
 codes 4 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.tensor=2 parallel.zero=1
+span 1 reduce.compress=int8 reduce.compress_back=int8 reduce.compress_span=2 precision.compute=fp16
 spans 2 reduce.compress=int8 reduce.compress_back=int8 reduce.compress_span=2 precision.compute=fp16 parallel.zero=1
 codes3 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=3 parallel.offload=nvme
 codes0 2 reduce.compress=int8 reduce.compress_back=int8 precision.compute=fp16 parallel.zero=0
