@@ -25,7 +25,8 @@ wants_a_disk() {
 }
 
 # The longest start first, so that both cores end together. Which they are only decides how long all takes.
-longest="check_sim.sh check_sim_runs.sh check_layouts.sh check_fresh.sh check_release.sh check_pipes.sh check_readme.sh
+longest="check_sim.sh check_sim_layouts.sh check_sim_runs.sh check_layouts.sh check_fresh.sh check_release.sh check_pipes.sh
+    check_readme.sh
     check_layouts_lost.sh check_pipes_lost.sh check_cuts.sh check_cluster.sh check_alarms.sh check_systemd.sh check_arm64.sh
     test_sim.sh test_cluster.sh test_channels test_ranks test_ops check_data.sh test_team check_watch.sh test_matmul_slices
     check_pairs.sh test_pipes test_runs.sh test_supervisor test_checkpoint_crash test_sample test_checkpoint_slices

@@ -1,7 +1,7 @@
 #!/bin/sh
 # test/test_sim.sh: the CUDA backend, executed by the simulator of test/sim: what is planted is found, operations and
 # the trainer agree with the CPU's, under one order of threads, warps, blocks and streams. check_sim.sh has other
-# orders, races and ASan, check_sim_runs.sh whole runs.
+# orders, races and ASan, check_sim_runs.sh and check_sim_layouts.sh whole runs.
 . test/support/lib.sh
 . "$top/test/support/sim.sh"
 
