@@ -104,7 +104,7 @@ typedef struct train_state {
     store aside;
     tensor mean_step;
     bool mean_is_shown;
-    frozen frozen;   // rows that are in no store
+    frozen frozen;    // rows that are in no store
     row_table *rows;  // this rank's of those that are made on demand; NULL: the model has none
     row_rule *rule;   // [params]
     muon_room muon;
