@@ -662,8 +662,12 @@ static bool squared_gradient(op_run *r) {
                          r->arg[SE_OUTPUTS].want, r->row->size[0] * r->row->size[1]);
 }
 
+// The state is a few words, however many rows there are.
+static void squared_cost(const op_run *r, double *bytes, double *flops) {
+    *bytes = arg_traffic(r) - (double)tensor_bytes(&r->arg[SE_STATE].t), *flops = 0;
+}
 const op_kind kind_squared_error = {"squared_error",  squared_setup, squared_call, squared_reference,
-                                    squared_gradient, squared_exact, traffic_cost};
+                                    squared_gradient, squared_exact, squared_cost};
 
 // --- loss_means: B T -------------------------------------------------------------------------------------------------
 
