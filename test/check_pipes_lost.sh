@@ -105,7 +105,7 @@ killed_in_steps() {
     seen "wait for activations of stage" "wait for gradients of stage"
 }
 
-# Nearly all the time is an evaluation's, a sample's, a checkpoint's.
+# Nearly all the time is an evaluation's, a sample's, or, on a disk, a checkpoint's.
 killed_in_evaluations() {
     set -- $deep $small run.steps=50 checkpoint.every=4 eval.every=1 eval.batches=1000
     rm -f phases
@@ -133,6 +133,8 @@ killed_in_checkpoints() {
     alone $whole 1 "$@"
     loses checkpoints-1f1b 3 $(pipes 1f1b 3) "$@"
     loses checkpoints-zb-v 4 $(pipes zb-v 2) parallel.zero=2 "$@"
+    # at any moment of a run whose checkpoints take no time, it may be none of theirs
+    loses_at save@6:1 checkpoints-gpipe 2 $(pipes gpipe 2) "$@"
     seen checkpoint
 }
 

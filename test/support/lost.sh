@@ -33,6 +33,23 @@ called() {
     echo "rank $member (localhost$place)"
 }
 
+keep_phases() {
+    sed -n 's/^lockstep: rank [0-9]* (localhost[a-z0-9, ]*): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' "$out" >>phases
+}
+
+# loses_at FAULT NAME RANKS SETTING...: the same of one rank, which is killed at this point.
+loses_at() {
+    fault=$1 run=$2 ranks=$3
+    shift 3
+    settings "$run" device.ranks="$ranks" "$@" run.faults="$fault"
+    expect 69 train "$run"
+    says "$(called "${fault##*:}" "$ranks" "$@") was killed by signal 9"
+    keep_phases
+    settings "$run" device.ranks="$ranks" "$@"
+    expect 0 train "$run"
+    like "runs/$whole" "runs/$run"
+}
+
 # loses NAME RANKS SETTING...: rank after rank is killed, at any moment after a step or two, within $pause ms; all end
 # with 69 and name it; the same command goes on, and ends like the run $whole, to which nothing happened. `phases`
 # collects what the others were doing.
@@ -50,8 +67,7 @@ loses() {
         comes_to 69
         [ $(($(now) - from)) -le 5000 ] || fail "it took $(($(now) - from)) ms until all had ended, expected 5 s at most"
         says "$(called $victim $ranks "$@") was killed by signal 9" "$(called $victim $ranks "$@") is lost: "
-        sed -n 's/^lockstep: rank [0-9]* (localhost[a-z0-9, ]*): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' \
-            "$out" >>phases
+        keep_phases
         before=$(last_step "runs/$run")
     done
     expect 0 train "$run"
