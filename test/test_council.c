@@ -184,6 +184,17 @@ static void fruitless_epochs_are_counted(void **state) {
     assert_false(s.d.proposes);
 }
 
+// Nodes that are lost one right after the other: what is left has begun no step between, though the last report of one
+// is still of the epoch before, in which it had.
+static void a_step_of_an_epoch_that_is_over_is_not_begun(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), s.r.high = 60, s.r.fruitless = 3, s.v.of[0].says.began = false, silent(&s, 2, 3);
+    s.v.of[1].epoch = 3, assert_int_equal(next(&s), COUNCIL_HEAL);
+    assert_int_equal(s.d.next.fruitless, 3);
+    s.v.of[1].epoch = 4, assert_int_equal(next(&s), COUNCIL_END);
+}
+
 static void joins(void **state) {
     (void)state;
     scene s;
@@ -703,6 +714,7 @@ int main(void) {
         cmocka_unit_test(who_is_near),
         cmocka_unit_test(a_new_life_is_named),
         cmocka_unit_test(fruitless_epochs_are_counted),
+        cmocka_unit_test(a_step_of_an_epoch_that_is_over_is_not_begun),
         cmocka_unit_test(joins),
         cmocka_unit_test(voters_settle),
         cmocka_unit_test(drains),
