@@ -265,6 +265,7 @@ static void what_is_damaged_is_not_read(void **state) {
     const int64_t places[] = {0,
                               1,  // as if it were of step 1030, the newest
                               8,
+                              15,  // as if it had more bytes than there are addresses
                               17,
                               offsetof(vault_head, parts),
                               offsetof(vault_head, keys) + 2,

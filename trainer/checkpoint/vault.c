@@ -78,11 +78,18 @@ static err_t map(vault_area *a, const vault *v, int of, int generation, size_t b
 
 // --- writing ---------------------------------------------------------------------------------------------------------
 
+// Of a generation, as its head has it; of the head alone, where that is more than there is room for: a bit has flipped,
+// and the checksum says so.
+static size_t bytes_of(const vault_head *h) {
+    size_t bytes = (size_t)h->bytes;
+    return bytes > (size_t)VAULT_ROOM ? sizeof *h : bytes;
+}
+
 // A file that was never written is zeros.
 err_t vault_look(vault_area *a, const vault *v, int of, int g) {
     if (a->at) return ERR_OK;
     TRY(map(a, v, of, g, sizeof(vault_head), PROT_READ));
-    size_t bytes = (size_t)vault_head_of(a)->bytes;
+    size_t bytes = bytes_of(vault_head_of(a));
     vault_unmap(a);
     return map(a, v, of, g, bytes ? bytes : sizeof(vault_head), PROT_READ | PROT_WRITE);
 }
@@ -257,10 +264,9 @@ static err_t add_to_set(vault_set *x, const vault *v, int of, int g) {
     vault_area a = {0};
     TRY(map(&a, v, of, g, sizeof(vault_head), PROT_READ));
     int64_t step = atomic_load(&vault_head_of(&a)->step);
-    size_t bytes = (size_t)vault_head_of(&a)->bytes;
+    size_t bytes = bytes_of(vault_head_of(&a));
     vault_unmap(&a);
     if (!bytes || step < 0) return ERR_OK;
-    if (bytes > (size_t)VAULT_ROOM) bytes = sizeof(vault_head);  // its checksum says so
     if (x->count == x->room) {
         int room = x->room ? 2 * x->room : 16;
         vault_area *more = realloc(x->area, (size_t)room * sizeof *more);
