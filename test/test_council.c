@@ -71,7 +71,8 @@ static void who_is_lost(void **state) {
     lost_is(&s, 2, "node 1 has started anew: the life that record 4 names is over");
     begin(&s, 3, 0), s.v.of[1].says.failed = true;
     lost_is(&s, 0, "a rank of node 1 reports a failure");
-    s.v.of[1].epoch = 3, lost_is(&s, 0, NULL);  // in an epoch that is over
+    s.v.of[1].epoch = 3, lost_is(&s, 0, NULL);                      // in an epoch that is over
+    s.v.of[1].epoch = 4, s.v.of[1].run[0]++, lost_is(&s, 0, NULL);  // of another run
     begin(&s, 3, 0), s.v.of[0].says.failed = true;
     lost_is(&s, 0, "a rank of node 0 reports a failure");
     begin(&s, 3, 0), s.v.of[1].life = 7, silent(&s, 1, 1), s.v.of[1].said_at = NOW - 9;
@@ -109,6 +110,9 @@ static void a_loss_is_healed(void **state) {
     begin(&s, 3, 2), silent(&s, 0, 3), silent(&s, 1, 3);
     is(&s, COUNCIL_WAIT,
        "node 0 has not been heard for 3.0 s, neither its council nor its ranks; too few voters are heard: node 2");
+    begin(&s, 3, 1), silent(&s, 0, 3), s.v.of[2].life = 7;  // which has no vote in its new life
+    is(&s, COUNCIL_WAIT,
+       "node 2 has started anew: the life that record 4 names is over; too few voters are heard: node 1");
     begin(&s, 3, 1), silent(&s, 2, 2.1), s.k.min_ranks = 3;
     is(&s, COUNCIL_WAIT,
        "node 2 has not been heard for 2.1 s, neither its council nor its ranks; what is left makes no world that fits");
@@ -168,6 +172,8 @@ static void fruitless_epochs_are_counted(void **state) {
     next(&s), assert_int_equal(s.d.next.fruitless, 3);
     s.v.of[1].says.step = 61, next(&s), assert_int_equal(s.d.next.fruitless, 0);
     assert_int_equal(s.d.next.high, 61);
+    s.v.of[1].run[0]++, s.v.of[0].says.failed = true, next(&s), s.v.of[1].run[0]--, s.v.of[0].says.failed = false;
+    assert_int_equal(s.d.next.high, 60);  // another run's step is none of this one
     s.v.of[1].says.step = 60, s.v.of[0].says.began = s.v.of[1].says.began = false;
     next(&s), assert_int_equal(s.d.next.fruitless, 2);  // it has begun no step
     s.v.of[1].says.failed = false, s.v.of[0].says.leaving = s.v.of[1].says.began = true;
@@ -297,6 +303,8 @@ static void the_leaver_goes(void **state) {
     s.v.of[0].says.slow = 0;
     s.v.of[2].k = 3, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
     s.v.of[2].k = 4, s.v.of[2].says.state = COUNCIL_ENTERING, is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
+    s.v.of[2].says.state = COUNCIL_WORKING, s.v.of[2].run[0]++;  // in another run
+    is(&s, COUNCIL_WAIT, "no member: waits to be taken in");
     s.v.entered = NOW - 20, is(&s, COUNCIL_END, "has left: the others did not say in time that they go on");
     begin(&s, 3, 0), s.r.members.word[0] = 6, s.v.of[0].says.leaving = true, s.v.entered = NOW - 5;
     is(&s, COUNCIL_WAIT, "no member: waits to be taken in");  // it still votes
@@ -311,8 +319,9 @@ static void who_lost_the_others_at_the_end_ends_too(void **state) {
     assert_int_equal(next(&s), COUNCIL_WAIT);  // its ranks may still be saving
     s.v.of[1].says.failed = true, is(&s, COUNCIL_END, "the others have ended the run, saved");
     assert_int_equal(s.d.code, ERR_OK);
-    s.v.of[0].epoch--, assert_int_equal(next(&s), COUNCIL_WAIT);  // another world
-    s.v.of[0].epoch++, s.r.members.word[0] = 2, assert_int_not_equal(next(&s), COUNCIL_END);
+    s.v.of[0].epoch--, assert_int_equal(next(&s), COUNCIL_WAIT);                      // another world
+    s.v.of[0].epoch++, s.v.of[0].run[0]++, assert_int_equal(next(&s), COUNCIL_WAIT);  // another run's
+    s.v.of[0].run[0]--, s.r.members.word[0] = 2, assert_int_not_equal(next(&s), COUNCIL_END);
 }
 
 static void ends(void **state) {
@@ -475,6 +484,8 @@ static void who_proposes(void **state) {
     }
     begin(&s, 4, 1), silent(&s, 3, 3), next(&s), s.d.next.members.word[0] = 6;
     assert_true(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));  // the lowest of the world to come
+    s.d.next.members.word[0] = 7, s.r.voters.word[0] = 6;
+    assert_true(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));  // ... that has a vote
     s.r.voters.word[0] = 5;
     assert_false(council_proposes(&s.d, NOW, 0, &s.r, &s.v, &s.k));  // who does not vote does not propose
     s.r.voters.word[0] = 7, s.v.life = 7;
@@ -518,6 +529,11 @@ static void who_works(void **state) {
     s.r.k = s.r.epoch = 5, council_taken(&s.v, NOW, &s.r, 4, true);
     assert_true(council_works(NOW + 1.9, &s.r, &s.v, &s.k));
     assert_false(council_works(NOW + 2, &s.r, &s.v, &s.k));
+    static council c;  // and so does a council that goes on with an epoch
+    vote_page page = {.has_record = true, .record = s.r};
+    council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW);
+    assert_true(council_works(NOW + 1.9, &s.r, &c.view, &s.k));
+    assert_false(council_works(NOW + 2, &s.r, &c.view, &s.k));
 }
 
 // --- as many as there may be -----------------------------------------------------------------------------------------

@@ -437,6 +437,23 @@ static void a_full_buffer_drops_and_recovers(void **state) {
     nets_close(n);
 }
 
+// More at once than there is room for: the rest is read once room has been made, and the connection stands.
+static void more_comes_than_there_is_room_for(void **state) {
+    (void)state;
+    enum { MANY = 1000 };  // of some 150 bytes
+    nets *n = nets_open(2);
+    hand h;
+    net_open(n, 0);
+    hand_opens(n, &h, 1, 0);
+    for (int i = 0; i < MANY; i++) hand_reports(&h, 1, i);
+    for (double until = now_s() + WAIT_MOST_S; heard_from(n, 0, 1, 1) < MANY; nets_turn(n))
+        if (now_s() > until) fail_msg("%d of %d have come", heard_from(n, 0, 1, 1), MANY);
+    steps_in_order(n, 0);
+    assert_false(hand_is_dropped(n, &h, 0.05));
+    close(h.fd);
+    nets_close(n);
+}
+
 // The next bytes that come to a node by hand, a few at once.
 static void hand_reads(nets *n, hand *h, uint8_t *dst, size_t bytes) {
     enum { FEW = 1000 };
@@ -621,6 +638,7 @@ int main(void) {
         cmocka_unit_test(another_run_disturbs_nobody),
         cmocka_unit_test(the_first_stranger_is_asked),
         cmocka_unit_test(a_full_buffer_drops_and_recovers),
+        cmocka_unit_test(more_comes_than_there_is_room_for),
         cmocka_unit_test(what_is_sent_in_parts_comes_whole),
         cmocka_unit_test(a_message_fits_with_its_seal),
         cmocka_unit_test(a_silent_connection_is_made_anew),

@@ -235,13 +235,14 @@ static void a_heal_that_is_not_decided_is_no_work(void **state) {
     }
 }
 
-// Does the node propose at once, when a ballot that it has just opened was refused, with this ballot promised?
-static bool asks_again(council_ballot promised) {
+// Does the node propose at once, when a ballot that it has just opened was refused, with this ballot promised? late: it
+// was the one before.
+static bool asks_again(council_ballot promised, bool late) {
     static council c;
     static council_outbox out;
     static council_decision d;
     scene s;
-    vote_page page = {.has_record = true};
+    vote_page page = {.has_record = true, .promised = {4, 1}};
     begin(&s, 3, 0), page.record = s.r;
     council_open(&c, &s.k, 0, 3, ME_LIFE, &page, NOW - 5);
     s.v.entered = c.view.entered, c.view = s.v;
@@ -253,6 +254,7 @@ static bool asks_again(council_ballot promised) {
     assert_int_equal(out.count, 1);  // an answer is still to come
     council_message no = {.type = COUNCIL_REFUSED, .node = 1, .life = s.r.life[1], .newest = &s.r, .ballot = asked};
     no.accepted = promised.round ? promised : (council_ballot){asked.round - 1, 0};
+    if (late) no.ballot.round -= 2, no.accepted.round -= 2;
     council_take(&c, &out, NOW + 0.02, &no);
     council_tick(&c, &d, &out, NOW + 0.03, &own);
     return out.count == 2 && out.out[1].m.type == COUNCIL_PREPARE && ballot_before(asked, out.out[1].m.ballot);
@@ -260,8 +262,9 @@ static bool asks_again(council_ballot promised) {
 
 static void who_has_not_heard_of_the_loss_is_asked_again(void **state) {
     (void)state;
-    assert_true(asks_again((council_ballot){0, 0}));
-    assert_false(asks_again((council_ballot){9, 2}));  // somebody else proposes
+    assert_true(asks_again((council_ballot){0, 0}, false));
+    assert_false(asks_again((council_ballot){9, 2}, false));  // somebody else proposes
+    assert_false(asks_again((council_ballot){0, 0}, true));   // the newest one is still to be answered
 }
 
 // Node 0 of three has asked for a vote on a HEAL without node 2, which was silent, and may have heard it again since.

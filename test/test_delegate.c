@@ -201,6 +201,26 @@ static void a_step_back_is_no_heartbeat(void **state) {
     close_run(r);
 }
 
+// A new epoch is decided on, and the ranks are still in the one before: that they have failed there is no new loss, and
+// that they finish steps there is no sign of life for this one.
+static void the_epoch_before_counts_no_more(void **state) {
+    (void)state;
+    int64_t step = 1;
+    run *r = open_run(3);
+    begin_run(r, step);
+    r->node[1].f.failed = true;
+    until_epoch(r, 2, 0, 2);
+    for (double until = clock_now() + 3 * COUNCIL_REPORT_S; clock_now() < until; turn(r)) step_on(r, ++step);
+    for (int i = 0; i < 3; i++) assert_false(has_epoch(&r->node[i], 3));
+    kill(r->node[2].d.pid, SIGSTOP);
+    for (double until = clock_now() + 10 * DEAD_S; !has_epoch(&r->node[0], 3); turn(r)) {
+        if (clock_now() > until) fail_msg("node 2 is not missed: %s", r->node[0].told.why);
+        step_on(r, ++step);
+    }
+    expect_members(&r->node[0], 3);
+    close_run(r);
+}
+
 // What counts is the highest step that was ever finished, whether the world that failed had come so far again or not.
 static void the_highest_step_is_told(void **state) {
     (void)state;
@@ -415,6 +435,7 @@ static void one_that_is_started_again_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_heartbeats),
                                        cmocka_unit_test(a_step_back_is_no_heartbeat),
+                                       cmocka_unit_test(the_epoch_before_counts_no_more),
                                        cmocka_unit_test(the_highest_step_is_told),
                                        cmocka_unit_test(a_place_that_is_gone_is_a_failure),
                                        cmocka_unit_test(a_wide_world_fits),
