@@ -173,7 +173,8 @@ static void steps_are_heartbeats(void **state) {
             until_epoch(r, 2, 0, 1);
             for (int i = 0; i < 2; i++) {
                 expect_members(&r->node[i], 3);
-                if (r->node[i].told.silent_s < DEAD_S / 2) fail_msg("silent for %.1f s", r->node[i].told.silent_s);
+                double silent = r->node[i].told.silent_s, still = clock_now() - r->moved_at;
+                if (silent < DEAD_S / 2 || silent > still) fail_msg("silent for %.1f s of %.1f s", silent, still);
             }
             all_train(r, 1000, 0, 1);
             r->node[1].f.failed = true;  // and the next one puts nobody out
@@ -293,15 +294,15 @@ static void a_wide_world_fits(void **state) {
     close_run(r);
 }
 
-// The council of node 0, which the test plays to read what the others say.
-static council_net *sit_as_node_0(run *r) {
+// The council of a node, which the test plays: of node 0, to read what the others say, or of one with another INI.
+static council_net *sit_as(run *r, int node) {
     council_net *net;
-    council_net_options o = {.nodes = r->nodes, .host = r->cl[0].host, .port = (int)r->c.cluster.port};
+    council_net_options o = {.node = node, .nodes = r->nodes, .host = r->cl[0].host, .port = (int)r->c.cluster.port};
     char hash[17];
     config_hash(&r->c, hash);
     snprintf(o.job, sizeof o.job, "%s", r->c.run.name);
     snprintf(o.build, sizeof o.build, "%s", version_sources());
-    snprintf(o.config_hash, sizeof o.config_hash, "%s", hash);
+    snprintf(o.config_hash, sizeof o.config_hash, "%s", node ? "of another INI" : hash);
     assert_int_equal(cluster_secret(&r->c, o.secret), ERR_OK);
     if (council_net_open(&net, &o) != ERR_OK) fail_msg("%s", err_last()->text);
     return net;
@@ -319,6 +320,26 @@ static council_record with_a_spare(const run *r) {
     return one;
 }
 
+// A run that has begun goes on, whoever calls with another INI: only the caller has no place in it.
+static void a_stranger_ends_no_run(void **state) {
+    (void)state;
+    run *r = open_run(2);
+    begin_run(r, 1);
+    council_net *net = sit_as(r, 1);
+    council_room *room = malloc(sizeof *room);
+    council_message m;
+    for (double until = clock_now() + PATIENCE_S; !council_net_differs(net); turn(r)) {
+        if (clock_now() > until) fail_msg("the stranger is not refused");
+        assert_int_equal(council_net_turn(net, -1, clock_now() + 0.02), ERR_OK);
+        (void)council_net_next(net, &m, room);
+    }
+    council_net_close(net);
+    free(room);
+    for (double until = clock_now() + 3 * COUNCIL_REPORT_S; clock_now() < until; turn(r))
+        assert_int_equal(r->node[0].told.action, COUNCIL_STAY);
+    close_run(r);
+}
+
 // A node whose slots are all spare works by being there, and has sealed all that it has: others would wait for ever
 // until all members have.
 static void a_node_of_spares_has_sealed(void **state) {
@@ -326,7 +347,7 @@ static void a_node_of_spares_has_sealed(void **state) {
     run *r = open_run(2);
     node *n = &r->node[1];
     turn_of(r, 1);
-    council_net *net = sit_as_node_0(r);
+    council_net *net = sit_as(r, 0);
     council_room *room = malloc(sizeof *room);
     council_record one = with_a_spare(r);
     const council_message formed = {.type = COUNCIL_FORMED, .life = 5, .newest = &one};
@@ -442,6 +463,7 @@ int main(void) {
                                        cmocka_unit_test(what_it_waits_for_is_said_once),
                                        cmocka_unit_test(one_that_is_started_again_is_told),
                                        cmocka_unit_test(a_node_of_spares_has_sealed),
+                                       cmocka_unit_test(a_stranger_ends_no_run),
                                        cmocka_unit_test(what_is_said_is_acted_upon_at_once),
                                        cmocka_unit_test(what_others_say_is_acted_upon_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
