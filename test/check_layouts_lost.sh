@@ -193,6 +193,7 @@ killed_in_checkpoints() {
     whole=whole-checkpoints pause=100
     alone $whole 1 "$@"
     loses checkpoints 8 $(cube zb-h1) parallel.zero=3 "$@"
+    loses_at save@6:1 at-checkpoints 8 $(cube zb-h1) parallel.zero=3 "$@"
     seen "checkpoint"
 }
 
