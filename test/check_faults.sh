@@ -83,12 +83,13 @@ supervised() {
     ends_well $all
 }
 
-# drains FAULTS CODES K...: node 2 leaves, and who stands in FAULTS is killed meanwhile. Steps are slow.
+# drains FAULTS CODES K...: node 2 leaves, and who stands in FAULTS is killed meanwhile, before step 30 is evaluated and
+# saved: of that checkpoint nodes 1 and 2 would have what node 0 lacks. Steps are slow.
 drains() {
-    nodes_with "$1,drag@100x400:0"
+    nodes_with "$1,drag@1x600:0"
     expected=$2
     shift 2
-    after 0 20
+    after 0 8
     kill -TERM "$(supervisor 2)"
     codes=$expected ends_well "$@"
 }
