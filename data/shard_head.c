@@ -1,11 +1,14 @@
 // data/shard_head.c: see data/shard_head.h.
 #include "data/shard_head.h"
 
+#include "base/io.h"
 #include "base/le.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 err_t shard_wrong(const data_file *f, int64_t offset, const char *what, uint64_t found, const char *expected) {
@@ -37,6 +40,15 @@ static err_t check(const data_file *f, const shard_form *form, const uint8_t *h)
     if (bytes == all) return ERR_OK;
     return err_set(ERR_DATA, "%s: has %" PRIu64 " bytes, and its header says %" PRIu64 ": the file is %s", f->path, all,
                    bytes, all < bytes ? "truncated" : "too long");
+}
+
+bool shard_begins(const char *path, bool (*begins)(const uint8_t *head, int64_t n)) {
+    uint8_t head[SHARD_MAGIC];
+    int fd;
+    if (io_open(path, O_RDONLY, &fd) != ERR_OK) return false;
+    bool whole = io_read_at(fd, path, 0, head, sizeof head) == ERR_OK;
+    close(fd);
+    return whole && begins(head, sizeof head);
 }
 
 err_t shard_head_read(data_file *f, reader *r, const char *path, const shard_form *form, uint8_t h[SHARD_HEAD]) {

@@ -17,6 +17,9 @@ typedef struct shard_form {
     const char *what;      // "a shard of images"
 } shard_form;
 
+// Does the file begin as `begins` says of its first bytes? false where they can't be read.
+bool shard_begins(const char *path, bool (*begins)(const uint8_t *head, int64_t n));
+
 // Finds the file at `path`, reads its header to h and checks what is above. ERR_DATA: it is no such file, or damaged.
 err_t shard_head_read(data_file *f, reader *r, const char *path, const shard_form *form, uint8_t h[SHARD_HEAD]);
 

@@ -538,7 +538,7 @@ static void who_works(void **state) {
 
 // --- as many as there may be -----------------------------------------------------------------------------------------
 
-// A scene of all nodes with so many slots each, and bytes that nobody writes after the decision.
+// A scene of all nodes with so many slots each. The bytes after the decision must stay as they are.
 enum { AFTER = 16 * 1024 };
 static scene *a_crowd(int slots, int widest) {
     scene *s = malloc(sizeof *s + AFTER);

@@ -177,7 +177,7 @@ static void steps_are_heartbeats(void **state) {
                 if (silent < DEAD_S / 2 || silent > still) fail_msg("silent for %.1f s of %.1f s", silent, still);
             }
             all_train(r, 1000, 0, 1);
-            r->node[1].f.failed = true;  // and the next one puts nobody out
+            r->node[1].f.failed = true;  // the next record keeps all nodes
             until_epoch(r, 3, 0, 1);
             for (int i = 0; i < 2; i++) assert_true(r->node[i].told.silent_s == 0);
         }
@@ -320,7 +320,7 @@ static council_record with_a_spare(const run *r) {
     return one;
 }
 
-// A run that has begun goes on, whoever calls with another INI: only the caller has no place in it.
+// A run that has begun goes on when a node with another INI calls: that node has no place in it.
 static void a_stranger_ends_no_run(void **state) {
     (void)state;
     run *r = open_run(2);

@@ -69,7 +69,7 @@ static void test_unique_keys_are_sorted(void **state) {
     free(key), free(more), free(all), free(scratch);
 }
 
-// Ids that differ by what tables are told apart by have one point in two tables, and are two rows.
+// Two ids can have the same point, each in a table of its own: they are two rows.
 static void test_tables_share_points(void **state) {
     (void)state;
     enum { N = 6 };

@@ -156,7 +156,7 @@ static void a_node_may_be_lost_while_copies_are_sent(void **state) {
 static void find(rank_of *r, vault *v, int64_t step) {
     vault_recall found = {.live = -1};
     fill_dealt(&r->d, 999, 0);
-    DOES(comm_agree_ok(r->c, ERR_OK, r->d.s.s));  // nobody writes while others look
+    DOES(comm_agree_ok(r->c, ERR_OK, r->d.s.s));  // no rank writes while another one reads
     DOES(vault_gather(v, &r->d.s, &found, &r->d.at));
     MUST(found.step == step && dealt_is(&r->d, step, SALT), "step %" PRId64, found.step);
 }

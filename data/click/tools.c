@@ -2,20 +2,12 @@
 #include "data/click/tools.h"
 
 #include "data/click/shard.h"
+#include "data/shard_head.h"
 #include "data/source.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <unistd.h>
 
-bool click_tools_know(const char *path) {
-    uint8_t head[CLICKS_MAGIC_BYTES];
-    int fd;
-    if (io_open(path, O_RDONLY, &fd) != ERR_OK) return false;
-    bool whole = io_read_at(fd, path, 0, head, sizeof head) == ERR_OK;
-    close(fd);
-    return whole && clicks_begin(head, sizeof head);
-}
+bool click_tools_know(const char *path) { return shard_begins(path, clicks_begin); }
 
 typedef struct open_file {
     reader reader;

@@ -2,23 +2,15 @@
 #include "data/image/tools.h"
 
 #include "data/image/shard.h"
+#include "data/shard_head.h"
 #include "data/source.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { NAMES_SHOWN = 10 };
 
-bool image_tools_know(const char *path) {
-    uint8_t head[IMAGES_MAGIC_BYTES];
-    int fd;
-    if (io_open(path, O_RDONLY, &fd) != ERR_OK) return false;
-    bool whole = io_read_at(fd, path, 0, head, sizeof head) == ERR_OK;
-    close(fd);
-    return whole && images_begin(head, sizeof head);
-}
+bool image_tools_know(const char *path) { return shard_begins(path, images_begin); }
 
 static void print_sizes(const image_shard *s, FILE *out) {
     int h[2] = {s->entry->h, s->entry->h}, w[2] = {s->entry->w, s->entry->w};

@@ -159,7 +159,10 @@ typedef struct lane_plan {
 static lane_table table_of(const action_layout *l) {
     return (lane_table){l->lanes, l->world, l->turns, l->deal, l->span};
 }
-static int64_t span_of(const action_layout *l) { return l->turns && l->span ? l->span : 1; }
+static int64_t span_of(const action_layout *l) {
+    lane_table table = table_of(l);
+    return lane_table_span(&table);
+}
 
 // The next lane of those that c counts: its buffer, and the siblings that it completes.
 static void count_lane(const action_layout *l, lane_counter *c, lane_plan *k) {
@@ -324,10 +327,11 @@ static int64_t units_of(const action_layout *l, int rank) {
 // Ranks with fewer micro-batches than others take part in as many FETCH. In ranges all ranks fetch before any of them
 // reduces, so it is before their first micro-batch.
 static void fetch_for_others(maker *m, int rank) {
+    if (!m->l->rows) return;
     int64_t most = 0, own = units_of(m->l, rank);
     for (int r = 0; r < m->l->world; r++)
         if (units_of(m->l, r) > most) most = units_of(m->l, r);
-    for (; m->l->rows && own < most; own++) push(m, (action){.kind = ACTION_FETCH});
+    for (; own < most; own++) push(m, (action){.kind = ACTION_FETCH});
 }
 
 static void units_of_lanes(maker *m, int rank, bool *done, lane_plan *plan) {
