@@ -268,6 +268,22 @@ static void drains(void **state) {
     assert_int_equal(s.d.code, ERR_INTERRUPTED);
 }
 
+// Its ranks can't come to the step at which all stop, and no record follows.
+static void a_loss_while_all_stop_ends_who_is_out(void **state) {
+    (void)state;
+    scene s;
+    begin(&s, 3, 0), s.r.kind = DECREE_STOP, snprintf(s.r.why, sizeof s.r.why, "all leave");
+    s.v.of[1].says.failed = true, is(&s, COUNCIL_STOP, "all leave");  // its own ranks work, and may notice it or not
+    s.v.of[0].says.state = COUNCIL_LEAVING;
+    is(&s, COUNCIL_END, "a rank of node 1 reports a failure, while all were to save and stop");
+    assert_true(s.d.code == ERR_INTERRUPTED && !s.d.proposes);
+    s.v.of[0].says.state = COUNCIL_ENTERING;
+    is(&s, COUNCIL_END, "a rank of node 1 reports a failure, while all were to save and stop");
+    s.v.of[0].says.state = COUNCIL_ENDING, is(&s, COUNCIL_STOP, "all leave");
+    s.v.of[0].says.state = COUNCIL_ENTERING, s.v.of[1].says.failed = false, is(&s, COUNCIL_STOP, "all leave");
+    s.r.members.word[0] = 6, s.v.of[1].says.failed = true, is(&s, COUNCIL_STOP, "all leave");  // no member: as it is
+}
+
 static void a_slow_node_is_put_out_once(void **state) {
     (void)state;
     scene s;
@@ -734,6 +750,7 @@ int main(void) {
         cmocka_unit_test(joins),
         cmocka_unit_test(voters_settle),
         cmocka_unit_test(drains),
+        cmocka_unit_test(a_loss_while_all_stop_ends_who_is_out),
         cmocka_unit_test(a_slow_node_is_put_out_once),
         cmocka_unit_test(the_leaver_goes),
         cmocka_unit_test(who_lost_the_others_at_the_end_ends_too),

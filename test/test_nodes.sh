@@ -75,6 +75,16 @@ stopped() {
     on 0 "the same command continues"
 }
 
+# A rank is lost while all save and stop. No record follows a stop, so both nodes end with what is saved.
+stopped_short() {
+    near 1 1
+    saves=1000000 more="$forever" heals short cluster.min_ranks=2 run.faults=save@1:1
+    after 0 40
+    kill -TERM "$(supervisor 1)"
+    ended 75
+    on 0 "while all were to save and stop"
+}
+
 # A bit flips on a node: all go back together, and nobody leaves.
 lied() {
     near 1 1 1
@@ -158,6 +168,7 @@ try rank_lost
 try node_lost
 try drained
 try stopped
+try stopped_short
 try lied
 try lower_of_two
 try higher_of_two

@@ -182,8 +182,22 @@ static void begin_or_give_up(council_decision *out, const scene *s) {
     say(out, COUNCIL_END, "gives up after %.0f s: %.100s", waited, why);
 }
 
+// All were to save and stop, but this node's ranks are in no world any more, or not yet, and some that they need are
+// lost: no record may follow that gives them another one.
+static bool stopped_short(council_decision *out, const scene *s) {
+    const council_view *v = s->v;
+    council_state state = v->of[v->node].says.state;
+    council_loss loss;
+    if (!council_member(v, s->r, v->node) || state == COUNCIL_WORKING || state == COUNCIL_ENDING) return false;
+    council_lost(&loss, s->now, s->r, v, s->k->dead_s);
+    if (!loss.any) return false;
+    out->code = ERR_INTERRUPTED;
+    return say(out, COUNCIL_END, "%.90s, while all were to save and stop", loss.why);
+}
+
 static bool recorded_end(council_decision *out, const scene *s) {
     if (s->r->kind != DECREE_STOP && s->r->kind != DECREE_END) return false;
+    if (s->r->kind == DECREE_STOP && stopped_short(out, s)) return true;
     out->code = s->r->kind == DECREE_STOP ? ERR_INTERRUPTED : ERR_INTERNAL;
     return say(out, s->r->kind == DECREE_STOP ? COUNCIL_STOP : COUNCIL_END, "%s", s->r->why);
 }
