@@ -28,14 +28,14 @@ check: deps
 	@export LOCKSTEP_FUZZ_SECONDS=10 LOCKSTEP_FUZZ_FIRST=$(FUZZ_FIRST) LOCKSTEP_TEST_LIMIT=1800; \
 	$(call RUN_TSAN,$(THE_REST))
 
-# What check_fabric.sh, check_fresh.sh, check_systemd.sh, check_arm64.sh, check_browser.sh, check_promtool.sh and
+# What check_fabric.sh, check_models.sh, check_fresh.sh, check_systemd.sh, check_arm64.sh, check_browser.sh, check_promtool.sh and
 # test_format.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those scripts say what they skip, so
 # this goal never fails.
 # Debian's prometheus would start a server on port 9090: its programs are only unpacked, into build/.
 ON_X86_HOST    := $(filter x86_64,$(shell uname -m))
-CHECK_PACKAGES := clang-format debootstrap systemd-container python3 chromium-headless-shell libfabric-dev \
+CHECK_PACKAGES := clang-format spin debootstrap systemd-container python3 chromium-headless-shell libfabric-dev \
                   libfabric-bin $(if $(ON_X86_HOST),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
-CHECK_TOOLS    := clang-format debootstrap systemd-nspawn python3 chromium-headless-shell fi_info \
+CHECK_TOOLS    := clang-format spin debootstrap systemd-nspawn python3 chromium-headless-shell fi_info \
                   $(if $(ON_X86_HOST),qemu-aarch64-static aarch64-linux-gnu-gcc)
 check-deps:
 	@missing=; for tool in $(CHECK_TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
@@ -222,6 +222,7 @@ packages:
 	@[ -d build/interop ] || python3 -m venv build/interop
 	@build/interop/bin/pip install -q -r test/interop/requirements.txt
 soak: all
+	@sh test/models/run.sh all
 	@sh test/soak.sh $(BIN)
 
 # 200 kills in one run that heals itself, in each of six layouts, and in runs of two and three nodes: SEED=n, KILLS=n
