@@ -6,6 +6,7 @@
 #include "test/ops/op_test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 void ref_matmul(double *d, const double *a, bool ta, const double *b, bool tb, int64_t M, int64_t N, int64_t K) {
@@ -131,19 +132,23 @@ static double score(const double *qkv, const ref_attention *s, int64_t b, int64_
 
 void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_attention *s) {
     int64_t D = s->C / s->H, T = s->T;
+    double *scores = malloc((size_t)T * sizeof *scores);  // of one position
     memset(y, 0, (size_t)(s->B * T * s->C) * sizeof *y);
     for (int64_t b = 0; b < s->B; b++)
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t i = 0; i < T; i++) {
-                double most = -INFINITY, sum = 0;
-                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) most = fmax(most, score(qkv, s, b, h, i, j));
-                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) sum += exp(score(qkv, s, b, h, i, j) - most);
+                int64_t from = sees(s, i), to = sees_to(s, b, i);
+                double most = -INFINITY, sum = 0, *out = &y[(b * T + i) * s->C + h * D];
+                for (int64_t j = from; j < to; j++) most = fmax(most, scores[j] = score(qkv, s, b, h, i, j));
+                for (int64_t j = from; j < to; j++) sum += exp(scores[j] - most);
                 double l = lse[(b * s->H + h) * T + i] = most + log(sum);
-                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) {
-                    double p = exp(score(qkv, s, b, h, i, j) - l) * ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
-                    for (int64_t d = 0; d < D; d++) y[(b * T + i) * s->C + h * D + d] += p * qkv[at(s, b, j, 2, h) + d];
+                for (int64_t j = from; j < to; j++) {
+                    double p = exp(scores[j] - l) * ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
+                    const double *v = &qkv[at(s, b, j, 2, h)];
+                    for (int64_t d = 0; d < D; d++) out[d] += p * v[d];
                 }
             }
+    free(scores);
 }
 
 // Dao 2023, algorithm 2, without its blocks: p = exp(s - lse), dp = dy . v (masked), ds = p (dp - delta), delta = dy .
@@ -159,16 +164,16 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
                 double sum = 0;
                 for (int64_t d = 0; d < D; d++) sum += dy[row + d] * y[row + d];
                 delta[stat] = sum;
-                for (int64_t j = sees(s, i); j < sees_to(s, b, i); j++) {
+                int64_t q = at(s, b, i, 0, h), to = sees_to(s, b, i);
+                for (int64_t j = sees(s, i); j < to; j++) {
+                    int64_t k = at(s, b, j, 1, h), v = at(s, b, j, 2, h);
                     double keep = ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
                     double p = exp(score(qkv, s, b, h, i, j) - lse[stat]), dp = 0;
-                    for (int64_t d = 0; d < D; d++) dp += dy[row + d] * qkv[at(s, b, j, 2, h) + d];
+                    for (int64_t d = 0; d < D; d++) dp += dy[row + d] * qkv[v + d];
                     double ds = p * (dp * keep - sum) / sqrt((double)D);
-                    for (int64_t d = 0; d < D; d++) {
-                        dqkv[at(s, b, i, 0, h) + d] += ds * qkv[at(s, b, j, 1, h) + d];
-                        dqkv[at(s, b, j, 1, h) + d] += ds * qkv[at(s, b, i, 0, h) + d];
-                        dqkv[at(s, b, j, 2, h) + d] += p * keep * dy[row + d];
-                    }
+                    for (int64_t d = 0; d < D; d++) dqkv[q + d] += ds * qkv[k + d];
+                    for (int64_t d = 0; d < D; d++) dqkv[k + d] += ds * qkv[q + d];
+                    for (int64_t d = 0; d < D; d++) dqkv[v + d] += p * keep * dy[row + d];
                 }
             }
 }

@@ -139,7 +139,7 @@ static void barrier_try() {
 void syncthreads(const char *file, int line) {
     fiber *me = running;
     barrier_state *b = &block.barrier;
-    if (b->arrived && (b->at.line != line || strcmp(b->at.file, file)))
+    if (b->arrived && (b->at.line != line || (b->at.file != file && strcmp(b->at.file, file))))
         check_msg("barrier", "threads of one block meet at different barriers: %s:%d and %s:%d", b->at.file, b->at.line,
                   file, line);
     b->at = me->at = {file, line};
