@@ -7,10 +7,18 @@
 sim=$top/build/sim bin=$sim/lockstep
 [ -x "$bin" ] || { echo "skipped: $bin is not built: make sim, which needs the CUDA toolkit's headers"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 
-# Several ranks, through the stand-in for NCCL that knows streams.
+# Of three steps the last one is after the warm-up and has moments of two; an evaluation follows. Ranks meet through the
+# stand-in for NCCL that knows streams.
+three_steps() {
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i 's/^steps = 5/steps = 3/; s/^every = 5/every = 3/' base.ini
+    steps=3
+}
+
+# Several ranks.
 ranks() {
     export SIM_SEED=2
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     dealt two 2 parallel.zero=1
     dealt three 3 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic
     dealt four 4 parallel.zero=3 precision.compute=fp16
@@ -27,23 +35,22 @@ ranks() {
 # Lanes dealt by hand, and anew between two steps: what was recorded of the old deal is recorded again.
 deals() {
     export SIM_SEED=3
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     dealt ranges 3 parallel.zero=1 parallel.deal=1,0,3
     dealt turns 3 parallel.zero=3 parallel.deal=0,1,3 precision.compute=bf16
     dealt pipes 4 parallel.pipeline=2 parallel.deal=3,1
     dealt server 3 parallel.zero=1 server.count=1 precision.compute=bf16
     dealt servers 4 parallel.zero=3 server.count=2
     steps=45
-    sed -i 's/^steps = 5/steps = 45/; s/^every = 5/every = 0/' base.ini
+    sed -i 's/^steps = 3/steps = 45/; s/^every = 3/every = 0/' base.ini
     dealt speed 2 batch.global=8 batch.lanes=8 parallel.balance=auto "run.faults=drag@1x100000,twice@1x100000:1"
     grep -q '"kind":"balance"' node0/runs/speed/events.jsonl || fail "the lanes did not move"
-    unset steps
 }
 
 # Pipelines: the schedules, alone and beside each other. A GPU queues steps ahead, and its links are streams.
 pipelines() {
     export SIM_SEED=6
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     dealt gpipe 3 parallel.pipeline=3 parallel.schedule=gpipe
     dealt 1f1b 2 parallel.pipeline=2
     dealt interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2
@@ -63,7 +70,7 @@ pipelines() {
 # Ranks that share layers, alone, beside each other and in pipelines.
 tensor() {
     export SIM_SEED=8
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     sed -i 's/^heads = .*/heads = 4/' base.ini
     printf '[parallel]\nslices = 4\n' >>base.ini
     dealt t2 2 parallel.tensor=2
@@ -85,7 +92,7 @@ tensor() {
 # A Llama whose heads are in groups, and which shares 17 rows unevenly.
 tensor_llama() {
     export SIM_SEED=9
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' \
         -e '/^dropout/d' base.ini
     printf '[parallel]\nslices = 4\n' >>base.ini
@@ -100,7 +107,7 @@ tensor_llama() {
 # shared as well.
 context() {
     export SIM_SEED=10
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     sed -i 's/^heads = .*/heads = 4/' base.ini
     printf '[parallel]\nslices = 4\ntoken_slices = 4\n' >>base.ini
     dealt k4-d2 2 parallel.zero=1
@@ -118,7 +125,7 @@ context() {
 # A Llama whose 17 positions are shared unevenly.
 context_llama() {
     export SIM_SEED=11
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' \
         -e '/^dropout/d' base.ini
     printf '[parallel]\nslices = 4\ntoken_slices = 2\n' >>base.ini
@@ -130,7 +137,7 @@ context_llama() {
 # A Gemma: a window in two of three layers, angles of two kinds; ranks share layers, positions and 17 rows unevenly.
 tensor_gemma() {
     export SIM_SEED=12
-    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    three_steps
     sed -i -e 's/^heads = .*/type = gemma\nheads = 8\nkv_heads = 4\npattern = 2\nwindow = 5\nrope_factor = 8/' \
         -e 's/^layers = .*/layers = 3/' \
         -e 's/^context = .*/context = 17/' -e '/^dropout/d' base.ini
