@@ -88,6 +88,12 @@ static void ask_whole(rig *r, int32_t *tokens, int64_t count, float *scores) {
     else OK(evaluator_ask(&r->x.evaluator, &whole, 1));
 }
 
+// Whether text i is compared after this round. A key or value that is wrong stays wrong for the rounds that follow: on a
+// simulated GPU, where a whole text takes a while, every second round says as much.
+static bool asks(const rig *r, int round, int i) {
+    return device_about(r->x.dev)->kind == DEVICE_CPU || (round + i) % 2 == 1;
+}
+
 // Texts of several lengths grow together, a token at a time, some in jumps; one begins anew halfway.
 static void grow(rig *r, const kind *k, const char *type) {
     static int32_t tokens[TEXTS][T];
@@ -98,6 +104,7 @@ static void grow(rig *r, const kind *k, const char *type) {
     for (int round = 0; round < 16; round++) {
         ask_all(r, tokens, count, kept, TEXTS, scores);
         for (int i = 0; i < TEXTS; i++) {
+            if (!asks(r, round, i)) continue;
             ask_whole(r, tokens[i], count[i], expected);
             expect_same(k, type, i, count[i], scores[i], expected);
         }

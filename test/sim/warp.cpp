@@ -91,13 +91,19 @@ static int source_lane(int op, int l, int by, int width) {
     return s > last || (op == OP_SHUFFLE_UP && s < first) ? l : s;
 }
 
+// Nearly all values are words: no call for those.
+static inline void copy(void *to, const void *from, int bytes) {
+    if (bytes == 4) memcpy(to, from, 4);
+    else memcpy(to, from, (size_t)bytes);
+}
+
 static void shuffle_all(fiber *lanes, uint32_t mask) {
     for (uint32_t m = mask; m; m &= m - 1) {
         const fiber *f = &lanes[__builtin_ctz(m)];
         shuffle_operands *o = (shuffle_operands *)f->operands;
         int s = source_lane(f->op, f->lane, o->by, o->width);
         if (mask >> s & 1) {
-            memcpy(o->out, ((shuffle_operands *)lanes[s].operands)->in, (size_t)o->bytes);
+            copy(o->out, ((shuffle_operands *)lanes[s].operands)->in, o->bytes);
             continue;
         }
         check_msg("warp", "lane %d reads lane %d, which does not take part, mask 0x%08x at %s:%d", f->lane, s, mask,
@@ -109,7 +115,7 @@ static void shuffle_all(fiber *lanes, uint32_t mask) {
 void shuffle(int mode, uint32_t mask, void *value, int bytes, int by, int width, const char *file, int line) {
     shuffle_operands o = {value, bytes, by, width, {}};
     meet((warp_op)(OP_SHUFFLE + mode), mask, &o, shuffle_all, {file, line});
-    memcpy(value, o.out, (size_t)bytes);
+    copy(value, o.out, bytes);
 }
 
 // --- votes -----------------------------------------------------------------------------------------------------------
