@@ -450,6 +450,23 @@ static void islands_that_are_apart_have_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// Ranks that share an embedding of 259 rows have 130 and 129 of them, and all norms. The second half of what leaves
+// begins between two of these, and still all ranks of an island must give the same island a norm to add up.
+static void unlike_slices_have_the_same_owners(void **state) {
+    (void)state;
+    static const char kind[] = "[outer]\nislands = 2\ncompress = int8\nmoments = own\noverlap = 1\n"
+                               "fragments = h.0.*:2+1\n[model]\nembed = 32\nvocab = 259\n",
+                      tensor[] = "[parallel]\ntensor = 2\nzero = 0\n";
+    char *dir = rank_dir(), runs[1024];
+    finding one = {.hash = ""}, saved = {.hash = ""};
+    snprintf(runs, sizeof runs, "%s/runs", dir);
+    try_layout(dir, kind, "", (rank_world)ONE(2), (trial){.to = STEPS}, &one);
+    OK(io_remove_tree(runs));
+    try_layout(dir, kind, tensor, (rank_world)ONE(4), (trial){.to = EVERY}, &saved);
+    try_layout(dir, kind, tensor, (rank_world)ONE(4), (trial){.from = EVERY, .to = STEPS}, &one);
+    drop_dir(dir);
+}
+
 // Four of them, the mean, boundaries after each step, other types, and losses that overflow: a step that one island
 // can't take none takes.
 static void kinds_of_islands_do_not_matter(void **state) {
@@ -540,6 +557,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(islands_do_what_forty_lines_say),
         cmocka_unit_test(any_layout_of_an_island_gives_the_same_bits),
         cmocka_unit_test(islands_that_are_apart_have_the_same_bits),
+        cmocka_unit_test(unlike_slices_have_the_same_owners),
         cmocka_unit_test(kinds_of_islands_do_not_matter),
         cmocka_unit_test(islands_are_not_a_plain_run),
         cmocka_unit_test(a_boundary_is_continued_by_other_ranks),

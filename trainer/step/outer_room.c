@@ -25,15 +25,33 @@ static err_t declare_room(outer_room *x, const zero_layout *z, const model *net,
 
 static int64_t chunks_of(int64_t n) { return (n + CHUNK - 1) / CHUNK; }
 
-static bool is_in(const outer_room *x, const zero_piece *p, const model *net, int fragment) {
-    return net->param[p->row].tied < 0 && (fragment < 0 || x->of_row[p->row] == fragment);
+static bool is_in(const outer_room *x, const model *net, int row, int fragment) {
+    return net->param[row].tied < 0 && x->of_row[row] == fragment;
 }
 
-// Elements that this rank owns of a fragment, of all of them with -1.
+// Where in the slab this rank's range of a row lies, with the row's padding. Ranks of a layer have slices of different
+// lengths, and padding that makes them equal: so they have equal ranges.
+typedef struct extent {
+    size_t from, to;
+} extent;
+
+static extent extent_of(const zero_layout *z, const model *net, int segment, int row) {
+    const param *p = &net->param[row];
+    if (!zero_has(z, row)) return (extent){0, 0};
+    size_t begin = z->slab_at[segment], end = begin + zero_range(z, segment, z->rank), from = z->row_at[row],
+           to = from + (size_t)(zero_slices(z, p) * param_slice_room(p));
+    from = from > begin ? from : begin, to = to < end ? to : end;
+    return from < to ? (extent){from, to} : (extent){0, 0};
+}
+
+// Elements of this rank's ranges of a fragment, with padding.
 static int64_t elements_of(const outer_room *x, const zero_layout *z, const model *net, int fragment) {
     int64_t n = 0;
-    for (int i = 0; i < z->owned; i++)
-        if (is_in(x, &z->piece[i], net, fragment)) n += z->piece[i].count;
+    for (int g = 0; g < z->segments; g++)
+        for (int i = z->segment[g].first; i < z->segment[g].first + z->segment[g].rows; i++) {
+            extent e = extent_of(z, net, g, i);
+            if (is_in(x, net, i, fragment)) n += (int64_t)(e.to - e.from);
+        }
     return n;
 }
 
@@ -58,33 +76,49 @@ static bool is_coded(const outer_room *x, const param *row) {
     return x->codec != CODEC_NONE && row->dims > 1 && row->rule != PARAM_AVERAGE;
 }
 
-// Islands share out the chunks of a fragment in the order of the table, so that each adds up one range of a row at
-// most.
-static void fill_pieces(outer_room *x, const zero_layout *z, const model *net, int fragment) {
-    outer_fragment *f = &x->fragment[fragment];
-    const int begin = x->pieces;
-    int n = begin, owner = 0;
-    int64_t before = 0, elements = elements_of(x, z, net, fragment);
-    size_t at = 0;
-    f->first[0] = n;
-    for (int i = 0; i < z->owned; i++) {
-        const param *row = &net->param[z->piece[i].row];
-        if (!is_in(x, &z->piece[i], net, fragment)) continue;
-        for (int64_t k = 0, run; k < z->piece[i].count; k += run, before += run) {
-            outer_piece *last = n > begin ? &x->piece[n - 1] : NULL, *p = &x->piece[n];
-            run = z->piece[i].count - k < CHUNK ? z->piece[i].count - k : CHUNK;
-            while (owner < before * x->islands / elements) f->first[++owner] = n, f->cut[owner] = at;
-            if (k > 0 && last->owner == owner && last->of.count + run <= OUTER_PIECE) {
-                at = last->there - f->out, last->of.count += run, at += outer_bytes(x, last);
-                continue;
-            }
-            *p = (outer_piece){z->piece[i], owner, is_coded(x, row), f->out + at};
-            p->of.first += k, p->of.slab += (size_t)k, p->of.shard += (size_t)k, p->of.count = run;
-            at += outer_bytes(x, p), n++;
+// A fragment's pieces, as they are listed.
+typedef struct listing {
+    outer_fragment *f;
+    int begin, owner;  // its first piece; whose turn it is
+    size_t at;         // bytes of its message
+    int64_t elements;  // of the fragment
+} listing;
+
+// Cuts a piece of the masters where the next island's begin. before: elements of the fragment before it.
+static void cut_piece(outer_room *x, listing *l, const zero_piece *of, bool codes, int64_t before) {
+    for (int64_t k = 0, run; k < of->count; k += run) {
+        outer_piece *last = x->pieces > l->begin ? &x->piece[x->pieces - 1] : NULL, *p = &x->piece[x->pieces];
+        run = of->count - k < CHUNK ? of->count - k : CHUNK;
+        while (l->owner < (before + k) * x->islands / l->elements)
+            l->f->first[++l->owner] = x->pieces, l->f->cut[l->owner] = l->at;
+        if (k > 0 && last->owner == l->owner && last->of.count + run <= OUTER_PIECE) {
+            l->at = last->there - l->f->out, last->of.count += run, l->at += outer_bytes(x, last);
+            continue;
         }
+        *p = (outer_piece){*of, l->owner, codes, l->f->out + l->at};
+        p->of.first += k, p->of.slab += (size_t)k, p->of.shard += (size_t)k, p->of.count = run;
+        l->at += outer_bytes(x, p), x->pieces++;
     }
-    while (owner < x->islands) f->first[++owner] = n, f->cut[owner] = at;
-    x->pieces = n;
+}
+
+// Islands share out the chunks of a fragment in the order of the table, so that each adds up one range of a row at
+// most. Ranks of a layer all have the rows that are not divided, and of these a chunk has the same owner on each of
+// them: what a checkpoint has of it is read by the first, and goes to the others of its island.
+static void fill_pieces(outer_room *x, const zero_layout *z, const model *net, int fragment) {
+    listing l = {&x->fragment[fragment], x->pieces, 0, 0, elements_of(x, z, net, fragment)};
+    int64_t before = 0;
+    l.f->first[0] = x->pieces;
+    for (int g = 0, i = 0; g < z->segments; g++)
+        for (int row = z->segment[g].first; row < z->segment[g].first + z->segment[g].rows; row++) {
+            bool in = is_in(x, net, row, fragment);
+            extent e = extent_of(z, net, g, row);
+            for (; i < z->owned && z->piece[i].row == row; i++)
+                if (in)
+                    cut_piece(x, &l, &z->piece[i], is_coded(x, &net->param[row]),
+                              before + (int64_t)(z->piece[i].slab - e.from));
+            if (in) before += (int64_t)(e.to - e.from);
+        }
+    while (l.owner < x->islands) l.f->first[++l.owner] = x->pieces, l.f->cut[l.owner] = l.at;
 }
 
 static int64_t longest(const outer_room *x) {
