@@ -73,7 +73,7 @@ CU_SRC  := $(filter-out gpu/cuda/absent.c $(if $(filter sim,$(CUDA)),gpu/cuda/bl
 CU_KERNELS := $(wildcard gpu/cuda/*.cu)
 CU_FLAGS := -std=c++17 -I.
 ifeq ($(CUDA),none)
-OBJ     += $(BUILD)/gpu/cuda/absent.o $(CBUILD)/gpu/cuda/nvml.o $(CBUILD)/gpu/cuda/sensors.o
+OBJ     += $(BUILD)/gpu/cuda/absent.o $(addprefix $(CBUILD)/gpu/cuda/,nvml.o nvlinks.o sensors.o)
 else
 OBJ     += $(CU_SRC:%.c=$(BUILD)/%.o) $(CU_KERNELS:%.cu=$(BUILD)/%.cu.o)
 $(CU_SRC:%.c=$(BUILD)/%.o): FLAGS += $(CUDA_INC)

@@ -52,7 +52,9 @@ typedef struct comm_traffic {
     int64_t messages;        // sends to other ranks, also of no bytes: a part of an exchange, a piece of a collective
     int64_t messages_far;    // of these, to ranks of other nodes
     int64_t messages_racks;  // of these, to ranks of other racks
-    int64_t wire;            // bytes written to sockets
+    int64_t sent_apart;      // of all bytes and messages, to ranks that are not joined with this one, of any node
+    int64_t messages_apart;
+    int64_t wire;  // bytes written to sockets
     int64_t calls;
 } comm_traffic;
 
@@ -124,11 +126,16 @@ struct comm {
 static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
 static inline int comm_racks(const comm *c) { return c->place[c->world - 1].rack + 1; }
 
+static inline bool comm_joined(const comm_place *a, const comm_place *b) {
+    return a->node == b->node && a->join == b->join;
+}
+
 // Counts a message that a transport has sent to a rank of c.
 static inline void comm_count_sent(comm *c, int peer, size_t bytes) {
     const comm_place *from = &c->place[c->rank], *to = &c->place[peer];
     int64_t n = (int64_t)bytes;
     c->traffic.sent += n, c->traffic.messages++;
+    if (!comm_joined(from, to)) c->traffic.sent_apart += n, c->traffic.messages_apart++;
     if (to->node != from->node) c->traffic.sent_far += n, c->traffic.messages_far++;
     if (to->rack != from->rack) c->traffic.sent_racks += n, c->traffic.messages_racks++;
 }

@@ -16,8 +16,9 @@ static int64_t piece_bytes(const size_t *cut, int rank) { return (int64_t)(cut[r
 
 // To all others of its node.
 static void add_near(comm_cost *x, const comm *c, const levels *l, int64_t bytes) {
-    int node = l->node[c->rank], others = l->first[node + 1] - l->first[node] - 1;
-    if (others > 0) *x = cost_add(*x, cost_send(c, c->rank, others * bytes, others));
+    int node = l->node[c->rank];
+    for (int i = l->first[node]; i < l->first[node + 1]; i++)
+        if (l->member[i] != c->rank) add(x, c, l->member[i], bytes);
 }
 
 // To those that stand for a piece's owner in the other nodes of this rank's rack.
@@ -43,10 +44,13 @@ comm_cost cost_all_gather(const comm *c, const size_t *cut) {
     return x;
 }
 
-// On one host a rank sends every other rank its piece; in a ring it sends all pieces but its own to one neighbour. Both
-// are the same bytes.
+// On one host a rank sends every other rank its piece; in a ring it sends all pieces but its own to one neighbour.
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) {
-    if (c->world == 1) return (comm_cost){0};
+    comm_cost x = {0};
+    if (c->world == 1) return x;
+    for (int r = 0; one_host(c) && r < c->world; r++)
+        if (r != c->rank) add(&x, c, r, piece_bytes(cut, r) * (int64_t)element);
+    if (one_host(c)) return x;
     int64_t own = (int64_t)(cut[c->rank + 1] - cut[c->rank]), all = (int64_t)cut[c->world];
     return cost_send(c, right_of(c), (all - own) * (int64_t)element, c->world - 1);  // its own piece is only received
 }

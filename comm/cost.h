@@ -21,6 +21,7 @@ typedef struct comm_cost {
     int64_t sent, sent_far;  // bytes of payload, of these to other nodes
     int64_t messages, messages_far;
     int64_t sent_racks, messages_racks;  // of those to other nodes, to other racks
+    int64_t sent_apart, messages_apart;  // of all, to ranks that are not joined with it
 } comm_cost;
 
 // What was counted between two moments.
@@ -30,7 +31,9 @@ static inline comm_cost cost_between(const comm_traffic *before, const comm_traf
                        after->messages - before->messages,
                        after->messages_far - before->messages_far,
                        after->sent_racks - before->sent_racks,
-                       after->messages_racks - before->messages_racks};
+                       after->messages_racks - before->messages_racks,
+                       after->sent_apart - before->sent_apart,
+                       after->messages_apart - before->messages_apart};
 }
 
 static inline comm_cost cost_add(comm_cost a, comm_cost b) {
@@ -39,13 +42,23 @@ static inline comm_cost cost_add(comm_cost a, comm_cost b) {
                        a.messages + b.messages,
                        a.messages_far + b.messages_far,
                        a.sent_racks + b.sent_racks,
-                       a.messages_racks + b.messages_racks};
+                       a.messages_racks + b.messages_racks,
+                       a.sent_apart + b.sent_apart,
+                       a.messages_apart + b.messages_apart};
 }
 
 // Messages of so many bytes in all to a rank of c.
 static inline comm_cost cost_send(const comm *c, int peer, int64_t bytes, int64_t messages) {
-    bool far = c->place[peer].node != c->place[c->rank].node, racks = c->place[peer].rack != c->place[c->rank].rack;
-    return (comm_cost){bytes, far ? bytes : 0, messages, far ? messages : 0, racks ? bytes : 0, racks ? messages : 0};
+    const comm_place *from = &c->place[c->rank], *to = &c->place[peer];
+    bool far = from->node != to->node, racks = from->rack != to->rack, apart = !comm_joined(from, to);
+    return (comm_cost){bytes,
+                       far ? bytes : 0,
+                       messages,
+                       far ? messages : 0,
+                       racks ? bytes : 0,
+                       racks ? messages : 0,
+                       apart ? bytes : 0,
+                       apart ? messages : 0};
 }
 
 // c gives rank, world and places; nothing is called.

@@ -25,8 +25,8 @@ typedef struct level {
     int *of;     // [world]: each rank's group
 } level;
 
-// Each rank by itself, those of a node, of a rack, and all.
-enum { LEVELS = 4 };
+// Each rank by itself, those that are joined, those of a node, of a rack, and all.
+enum { LEVELS = 5 };
 
 struct reducer {
     comm *ranks;
@@ -147,10 +147,14 @@ int reduce_kept(const reducer *r) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-// Ranks of one group are neighbours: what tells a group from the next one.
-static int mark(const reducer *r, int at, int rank) {
-    const comm_place *p = &r->ranks->place[rank];
-    return at == 0 ? rank : at == 1 ? p->node : at == 2 ? p->rack : 0;
+// Ranks of one group are neighbours: does the one before a rank belong to its group?
+static bool joins_before(const reducer *r, int at, int rank) {
+    const comm_place *p = &r->ranks->place[rank], *before = p - 1;
+    return at == 0   ? false
+           : at == 1 ? comm_joined(before, p)
+           : at == 2 ? before->node == p->node
+           : at == 3 ? before->rack == p->rack
+                     : true;
 }
 
 // One array for all, since they are few numbers.
@@ -162,7 +166,7 @@ static err_t group_ranks(reducer *r) {
         level l = {.first = room + (size_t)r->levels * each};
         l.of = l.first + r->world + 1;
         for (int k = 0; k < r->world; k++) {
-            if (k == 0 || mark(r, at, k) != mark(r, at, k - 1)) l.first[l.groups++] = k;
+            if (k == 0 || !joins_before(r, at, k)) l.first[l.groups++] = k;
             l.of[k] = l.groups - 1;
         }
         l.first[l.groups] = r->world;

@@ -6,7 +6,7 @@
 // Inside the node one collector for each owner merges what the node's ranks have. Then the collector sends only what is
 // left to the owner, in one flow between nodes for each local rank. With several racks there is a phase between them:
 // the collectors of a rack's nodes send to one of the rack, and only what that has left goes on. Only siblings are ever
-// added, in any phase, so the bits are the same.
+// added, in any phase, so the bits are the same. Ranks of a node that are joined (NVLink) have one before all others.
 //
 // Ranks run their lanes in one of two ways. Contiguous ranges: each keeps its leftover subtrees until its last lane,
 // then there is one reduction a step. Turns: at turn t rank r runs lane t*world + r, every turn is reduced, and the

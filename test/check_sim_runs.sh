@@ -258,12 +258,15 @@ RUNS
 }
 
 # Islands, whose steps are queued ahead of each other between boundaries: two devices, and four in which islands share
-# their weights and their moments in each way. A run goes on from a boundary with other devices.
+# their weights and their moments in each way. A run goes on from a boundary with other devices, and one whose fragments
+# are on their way from any step.
 islands() {
     export SIM_SEED=4
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     printf '[parallel]\nslices = 2\n[outer]\nislands = 2\nevery = 3\n' >>base.ini
     sed -i 's/^hash_every = 1/hash_every = 3/; s/^steps = 5/steps = 6/; s/^every = 5/every = 6/; s/^\(\[schedule\]\)/\1\ndecay_steps = 6/' base.ini
+    apart="outer.type=nesterov outer.every=4 outer.overlap=2 outer.moments=own outer.compress=int8"
+    apart="$apart outer.fragments=h.0.*:3+1 precision.compute=bf16"
     while read -r name ranks more; do
         settings "$name" device.ranks=$ranks $more
         SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$name.ini"
@@ -273,7 +276,7 @@ islands() {
         one=one$(echo "$more" | tr ' ' '\n' | grep -v '^parallel\.' | tr -dc 'a-z0-9').said
         [ -e "$one" ] || cp "$name.said" "$one"
         same "$one" "$name.said" "what islands of one device and those of $name say of their steps"
-    done <<'RUNS'
+    done <<RUNS
 mean 2
 mean4 4 parallel.zero=1
 half 2 outer.type=nesterov precision.compute=bf16
@@ -282,6 +285,9 @@ pipes 4 outer.type=nesterov precision.compute=bf16 parallel.pipeline=2 parallel.
 layers 4 outer.type=nesterov precision.compute=bf16 parallel.tensor=2
 codes 2 outer.compress=int8 outer.moments=own
 codes4 4 outer.compress=int8 outer.moments=own parallel.zero=2
+apart 2 $apart
+apart4 4 $apart parallel.zero=3
+apart-layers 4 $apart parallel.tensor=2
 RUNS
     settings on device.ranks=2 run.steps=3 outer.type=nesterov precision.compute=bf16
     SIM_DEVICES=2 expect 0 timeout 100 "$bin" base.ini on.ini
@@ -293,6 +299,11 @@ RUNS
     settings rests device.ranks=4 outer.compress=int8 outer.moments=own parallel.tensor=2 run.resume=must
     SIM_DEVICES=4 expect 0 timeout 100 "$bin" base.ini rests.ini
     same_state codes rests
+    settings drifts device.ranks=4 run.steps=5 parallel.zero=2 $apart
+    SIM_DEVICES=4 expect 0 timeout 100 "$bin" base.ini drifts.ini
+    settings drifts device.ranks=2 run.resume=must $apart
+    SIM_DEVICES=2 expect 0 timeout 100 "$bin" base.ini drifts.ini
+    same_state apart drifts
 }
 
 # The same from the inside: every part of a pipeline's unit is one submission, and is recorded in the first steps.
@@ -595,6 +606,25 @@ EVENTS
     same pair.hash alone.hash "weights with sensors and without"
 }
 
+# Two pairs of GPUs: `check` shows them and what to set; sums then go inside the pairs first, and bits stay.
+joined() {
+    nvml=$top/build/test/nvml
+    [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
+    export SIM_SEED=8 SIM_DEVICES=4
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    settings pairs device.ranks=4 cluster.joined=2 parallel.zero=1 run.steps=3
+    LOCKSTEP_NVML_41="links=42,42" LOCKSTEP_NVML_42="links=41,41" LOCKSTEP_NVML_43="links=44" \
+        LOCKSTEP_NVML_44="links=43,-" LD_LIBRARY_PATH=$nvml expect 0 timeout 100 "$bin" check base.ini
+    says "nvlink  4 GPUs in 2 groups" "group 1   1 to GPU 3" "slow    GPU 3 has 1 working NVLink" "joined = 2"
+    expect 0 timeout 100 "$bin" base.ini pairs.ini
+    says "ranks   4 on 1 node, joined by 2  zero 1"
+    settings one device.ranks=1 run.steps=3
+    expect 0 timeout 100 "$bin" base.ini one.ini
+    told runs/one >told.want
+    told runs/pairs >told.found
+    same told.want told.found "what one device and two pairs log of their steps"
+}
+
 holders() {
     nvml=$top/build/test/nvml
     [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
@@ -683,6 +713,7 @@ try unread
 try slow_device
 try failures
 try power
+try joined
 try holders
 try page
 finish

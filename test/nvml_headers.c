@@ -20,6 +20,15 @@
 #define NVML_UUID OUR_UUID
 #define nvmlProcessInfo_v1_t our_nvmlProcessInfo_v1_t
 #define nvmlProcessInfo_t our_nvmlProcessInfo_t
+#define nvmlEnableState_t our_nvmlEnableState_t
+#define NVML_FEATURE_DISABLED OUR_FEATURE_DISABLED
+#define NVML_FEATURE_ENABLED OUR_FEATURE_ENABLED
+#define nvmlIntNvLinkDeviceType_t our_nvmlIntNvLinkDeviceType_t
+#define NVML_NVLINK_DEVICE_TYPE_GPU OUR_NVLINK_DEVICE_TYPE_GPU
+#define NVML_NVLINK_DEVICE_TYPE_SWITCH OUR_NVLINK_DEVICE_TYPE_SWITCH
+#define NVML_NVLINK_DEVICE_TYPE_UNKNOWN OUR_NVLINK_DEVICE_TYPE_UNKNOWN
+#define nvmlPciInfo_t our_nvmlPciInfo_t
+#define NVML_ERROR_INVALID_ARGUMENT OUR_ERROR_INVALID_ARGUMENT
 #include "gpu/cuda/nvml_api.h"
 #undef nvmlReturn_t
 #undef NVML_SUCCESS
@@ -39,6 +48,15 @@
 #undef NVML_UUID
 #undef nvmlProcessInfo_v1_t
 #undef nvmlProcessInfo_t
+#undef nvmlEnableState_t
+#undef NVML_FEATURE_DISABLED
+#undef NVML_FEATURE_ENABLED
+#undef nvmlIntNvLinkDeviceType_t
+#undef NVML_NVLINK_DEVICE_TYPE_GPU
+#undef NVML_NVLINK_DEVICE_TYPE_SWITCH
+#undef NVML_NVLINK_DEVICE_TYPE_UNKNOWN
+#undef nvmlPciInfo_t
+#undef NVML_ERROR_INVALID_ARGUMENT
 
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // else the header renames the first editions to the newest
 #include <nvml.h>
@@ -49,6 +67,7 @@
 #define SAME_VALUE(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #theirs)
 #define SAME_NAME(name) SAME_VALUE(OUR_##name, NVML_##name)
 SAME_NAME(SUCCESS);
+SAME_NAME(ERROR_INVALID_ARGUMENT);
 SAME_NAME(ERROR_NOT_SUPPORTED);
 SAME_NAME(ERROR_NO_PERMISSION);
 SAME_NAME(ERROR_NOT_FOUND);
@@ -58,6 +77,11 @@ SAME_NAME(ERROR_FUNCTION_NOT_FOUND);
 SAME_NAME(ERROR_UNKNOWN);
 SAME_NAME(TEMPERATURE_GPU);
 SAME_NAME(CLOCK_SM);
+SAME_NAME(FEATURE_DISABLED);
+SAME_NAME(FEATURE_ENABLED);
+SAME_NAME(NVLINK_DEVICE_TYPE_GPU);
+SAME_NAME(NVLINK_DEVICE_TYPE_SWITCH);
+SAME_NAME(NVLINK_DEVICE_TYPE_UNKNOWN);
 SAME_VALUE(OUR_UUID, NVML_DEVICE_UUID_V2_BUFFER_SIZE);
 SAME_VALUE(NVML_REASON_SW_POWER_CAP, nvmlClocksThrottleReasonSwPowerCap);
 SAME_VALUE(NVML_REASON_HW_SLOWDOWN, nvmlClocksThrottleReasonHwSlowdown);
@@ -72,6 +96,9 @@ SAME_TYPE(nvmlTemperatureSensors_t);
 SAME_TYPE(nvmlClockType_t);
 SAME_TYPE(nvmlUtilization_t);
 SAME_TYPE(nvmlMemory_t);
+SAME_TYPE(nvmlEnableState_t);
+SAME_TYPE(nvmlIntNvLinkDeviceType_t);
+SAME_TYPE(nvmlPciInfo_t);
 SAME_TYPE(nvmlProcessInfo_v1_t);
 SAME_TYPE(nvmlProcessInfo_t);
 
@@ -82,6 +109,13 @@ SAME_TYPE(nvmlProcessInfo_t);
         #field)
 SAME_FIELD(nvmlUtilization_t, gpu);
 SAME_FIELD(nvmlUtilization_t, memory);
+SAME_FIELD(nvmlPciInfo_t, busIdLegacy);
+SAME_FIELD(nvmlPciInfo_t, domain);
+SAME_FIELD(nvmlPciInfo_t, bus);
+SAME_FIELD(nvmlPciInfo_t, device);
+SAME_FIELD(nvmlPciInfo_t, pciDeviceId);
+SAME_FIELD(nvmlPciInfo_t, pciSubSystemId);
+SAME_FIELD(nvmlPciInfo_t, busId);
 SAME_FIELD(nvmlMemory_t, total);
 SAME_FIELD(nvmlMemory_t, free);
 SAME_FIELD(nvmlMemory_t, used);

@@ -212,6 +212,19 @@ static void test_racks_of_a_run(void **state) {
     snprintf(x->c.cluster.racks, sizeof x->c.cluster.racks, "3");
     assert_int_equal(cluster_planned(&x->cl, &x->c), ERR_CONFIG);
     assert_says(ERR_CONFIG, "[cluster] racks", "3 racks", NULL);
+    x->c.cluster.racks[0] = 0, x->c.cluster.joined = 2;
+    assert_int_equal(cluster_planned(&x->cl, &x->c), ERR_OK);
+    assert_int_equal(x->cl.joined, 2);
+    x->c.cluster.joined = 3;
+    assert_int_equal(cluster_planned(&x->cl, &x->c), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "[cluster]", "joined = 3, and 10.0.0.1 has 2 ranks", NULL);
+    x->c.cluster.nodes[0] = 0, x->c.device.ranks = 4;
+    unsetenv("LOCKSTEP_NODE");
+    assert_int_equal(cluster_resolve(&x->cl, &x->c), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "[cluster]", "joined = 3, and localhost has 4 ranks", NULL);
+    x->c.cluster.joined = 4;
+    assert_int_equal(cluster_resolve(&x->cl, &x->c), ERR_OK);
+    assert_int_equal(x->cl.joined, 4);
 }
 
 // --- lists of others -------------------------------------------------------------------------------------------------

@@ -248,11 +248,30 @@ static void racks_without_a_node_are_left_out(void **state) {
     }
 }
 
+// Neighbours of each node that has a multiple of so many ranks.
+static void neighbours_are_joined(void **state) {
+    (void)state;
+    static const struct {
+        int each, join[9];  // of nodes of 4, 3 and 2 ranks
+    } of[] = {{0, {0}},
+              {1, {0, 1, 2, 3, 0, 1, 2, 0, 1}},
+              {2, {0, 0, 1, 1, 0, 0, 0, 0, 0}},
+              {3, {0, 0, 0, 0, 0, 0, 0, 0, 0}},
+              {4, {0}}};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        launch l;
+        OK(launch_open(&l, 3, (int[]){4, 3, 2}, NULL, 0));
+        launch_joined(&l, of[k].each);
+        for (int r = 0; r < 9; r++) assert_int_equal(l.place[r].join, of[k].join[r]);
+        launch_close(&l);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_that_live_meet_over_it),    cmocka_unit_test(fence_and_end_are_given_too),
         cmocka_unit_test(a_process_that_is_gone_is_found_out), cmocka_unit_test(too_few_descriptors_are_an_error),
-        cmocka_unit_test(racks_without_a_node_are_left_out),
+        cmocka_unit_test(racks_without_a_node_are_left_out),   cmocka_unit_test(neighbours_are_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,15 +149,16 @@ static void the_worst_range_and_the_worst_deal_are_known(void **state) {
             }
 }
 
-// Nodes of `each` ranks, racks of `nodes` nodes.
-static comm_cost sums_cost(int world, int each, int nodes, int lanes, size_t *gathered) {
+// Nodes of `each` ranks, racks of `nodes` nodes; of a node `joined` ranks each are joined.
+static comm_cost sums_cost(int world, int each, int joined, int nodes, int lanes, size_t *gathered) {
     enum { WORLDS = 16, EACH = 1000 };
     comm_place place[WORLDS];
     size_t cut[WORLDS + 1];
     comm_cost all = {0}, gather = {0};
     for (int r = 0; r <= world; r++) cut[r] = (size_t)r * EACH;
     for (int r = 0; r < world; r++)
-        place[r] = (comm_place){.node = r / each, .local = r % each, .rank = r, .rack = r / each / nodes};
+        place[r] = (comm_place){
+            .node = r / each, .local = r % each, .rank = r, .rack = r / each / nodes, .join = r % each / joined};
     for (int rank = 0; rank < world; rank++) {
         comm *ranks;
         reducer *r;
@@ -186,14 +187,27 @@ static void sums_leave_each_rack_once(void **state) {
             for (int racks = 1; each * nodes * racks <= 16 && racks <= 4; racks *= 2) {
                 int world = each * nodes * racks;
                 size_t n;
-                comm_cost x = sums_cost(world, each, nodes, 16, &n);
+                comm_cost x = sums_cost(world, each, each, nodes, 16, &n);
                 assert_int_equal(x.sent_racks, (size_t)(racks - 1) * n);
                 assert_int_equal(x.sent_far, (size_t)(nodes * racks - 1) * n);
                 assert_int_equal(x.sent, (size_t)(world - 1) * n);
             }
     size_t n;
-    comm_cost x = sums_cost(12, 2, 3, 4, &n);  // lanes 0, 1 | 2, 3 in two racks of three nodes
+    comm_cost x = sums_cost(12, 2, 2, 3, 4, &n);  // lanes 0, 1 | 2, 3 in two racks of three nodes
     assert_int_equal(x.sent_racks, n);
+}
+
+// Each group of joined ranks, too; without them each rank sends the others of its node what they own.
+static void sums_leave_joined_ranks_once(void **state) {
+    (void)state;
+    size_t n;
+    for (int joined = 1; joined <= 8; joined *= 2) {
+        comm_cost x = sums_cost(8, 8, joined, 1, 16, &n), y = sums_cost(16, 8, joined, 1, 16, &n);
+        assert_int_equal(x.sent_apart, (size_t)(8 / joined - 1) * (n / 2));
+        assert_int_equal(x.sent, 7 * (n / 2));
+        assert_int_equal(y.sent_apart, (size_t)(16 / joined - 1) * n);
+        assert_int_equal(y.sent_far, n);
+    }
 }
 
 static int64_t lanes_run(const lane_table *t, int rank, bool *ran) {
@@ -285,6 +299,7 @@ int main(void) {
         cmocka_unit_test(owners_keep_as_few_buffers_as_there_are_sums),
         cmocka_unit_test(the_worst_range_and_the_worst_deal_are_known),
         cmocka_unit_test(sums_leave_each_rack_once),
+        cmocka_unit_test(sums_leave_joined_ranks_once),
         cmocka_unit_test(every_lane_is_run_once_in_any_deal),
         cmocka_unit_test(the_equal_deal_is_the_one_without_a_list),
     };

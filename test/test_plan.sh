@@ -228,6 +228,24 @@ racks_send_less() {
     says "racks = 2, and nodes is empty"
 }
 
+# Two pairs of joined ranks send each other half of what four ranks by themselves would: of their sums one part, not two.
+joined_send_less() {
+    for zero in 0 1; do
+        planned device.ranks=4 batch.lanes=4 batch.global=8 parallel.zero=$zero
+        all=$(awk '/^traffic/ { on = 1 } on && $1 == "by" && $2 == "all" { print $3; exit }' "$out")
+        planned device.ranks=4 batch.lanes=4 batch.global=8 parallel.zero=$zero cluster.joined=2
+        says "ranks   4 on 1 node, joined by 2, zero $zero"
+        near=$(levels "joined ranks") far=$(levels "within nodes")
+        [ $((near + far)) -eq "$all" ] || fail "zero $zero: $near and $far don't add up to $all"
+        # of sums 2 of 3 parts stay inside the pairs; of what is gathered 1 of 3
+        awk -v near="$near" -v all="$all" 'BEGIN { exit !(near > 0.49 * all && near < 0.52 * all) }' ||
+            fail "zero $zero: $near of $all bytes between joined ranks, expected half"
+    done
+    settings plan device.ranks=4 cluster.joined=3
+    expect 78 "$bin" plan base.ini plan.ini
+    says "joined = 3, and this machine has 4 ranks" "joined = 2"
+}
+
 # Beyond 64 ranks a plan is one plan, not four.
 many_ranks() {
     planned device.ranks=64 batch.lanes=64 batch.global=64 batch.micro=1
@@ -303,6 +321,7 @@ try some_stages_only
 try whole_gradients
 try traffic_is_between_nodes_or_not
 try racks_send_less
+try joined_send_less
 try codes_pay_over_thin_wires
 try what_codes_take
 try islands_mix_now_and_then

@@ -17,7 +17,7 @@ static const char mlp[] =
     "[model]\ntype = mlp\ninputs = 24\nhidden = 40 300 40 200\nclasses = 10\n[sample]\ntokens = 0\n";
 static const char resnet[] = "[model]\ntype = resnet\ndepth = 20\nclasses = 10\n[sample]\ntokens = 0\n";
 
-// Nodes by their ranks: "8.8/8.3" are two racks of two nodes each.
+// Nodes by their ranks: "8.8/8.3" are two racks of two nodes each; ":4" at the end: of each node 4 are joined.
 typedef struct layout {
     const char *model, *batch, *more, *nodes;
 } layout;
@@ -28,6 +28,9 @@ static const layout layouts[] = {
     {gpt, BATCH(16, 8), "[parallel]\nzero = 1\n", "7"},
     {gpt, BATCH(16, 8), "[parallel]\nzero = 2\n", "3.2.1"},
     {gpt, BATCH(32, 16), "[parallel]\nzero = 3\n", "4.4/4.1"},
+    {gpt, BATCH(32, 16), "[parallel]\nzero = 1\n", "8:2"},
+    {gpt, BATCH(32, 16), "[parallel]\nzero = 3\n", "4.2/6:2"},
+    {wide, BATCH(64, 32), "[parallel]\nzero = 2\nslices = 4\ntensor = 2\n", "8.8:4"},
     {gpt, BATCH(32, 16), "[parallel]\nzero = 2\n", "4.4/1.4"},
     {gpt, BATCH(32, 16), "[parallel]\nzero = 1\ndeal = 3,2,1,0,4,1,2,3\n", "4.4"},
     {gpt, BATCH(32, 16), "[parallel]\nzero = 2\ndeal = 3,2,1,0,4,1,2,3\n", "4.2/2"},
@@ -104,10 +107,13 @@ static void places_of(plan_world *w, const char *nodes) {
         int n = (int)strtol(p, (char **)&p, 10);
         for (int i = 0; i < n; i++, rank++)
             w->place[rank] = (comm_place){.node = w->nodes - 1, .local = i, .rank = rank, .rack = w->racks - 1};
-        if (!*p) break;
+        if (!*p || *p == ':') break;
         w->nodes++, w->racks += *p == '/';
     }
     w->world = rank;
+    const char *joined = strchr(nodes, ':');
+    w->joined = joined ? atoi(joined + 1) : 0;
+    for (int r = 0; joined && r < rank; r++) w->place[r].join = w->place[r].local / w->joined;
 }
 
 static void each_kind_is_every_rank(void **state) {
@@ -182,6 +188,13 @@ static void clusters_are_made(void **state) {
     assert_int_equal(w.place[7].rack, 0);
     assert_int_equal(w.place[8].rack, 1);
     plan_world_close(&w);
+    rank_config(&c, dir, gpt, BATCH(128, 64) "[cluster]\njoined = 4\n");
+    OK(plan_world_made(&w, &c, "2x8"));
+    assert_true(w.joined == 4 && w.place[3].join == 0 && w.place[4].join == 1 && w.place[8].join == 0);
+    plan_world_close(&w);
+    assert_int_equal(plan_world_made(&w, &c, "2x6"), ERR_CONFIG);
+    assert_non_null(strstr(err_last()->text, "joined = 4, and each node has 6 ranks"));
+    rank_config(&c, dir, gpt, BATCH(128, 64));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(plan_world_made(&w, &c, wrong[i]), ERR_USAGE);
         assert_non_null(strstr(err_last()->text, "128x8x4"));

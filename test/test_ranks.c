@@ -38,7 +38,7 @@ enum { STEPS = 3, RANKS_MOST = 8 };
 typedef struct world {
     char *dir;
     const char *more;
-    int nodes, ranks[4], rack[4];
+    int nodes, ranks[4], rack[4], joined;
     bool resumes;
     int saves;     // the step after which it saves and ends, 0: none
     bool redeals;  // before each step the lanes are dealt anew, before the last one as they were at first
@@ -194,6 +194,7 @@ static void run_world(const world *w, int port, finding *all) {
         launch l;
         OK(launch_open(&l, w->nodes, w->ranks, hosts, node));
         launch_racks(&l, w->rack);
+        launch_joined(&l, w->joined);
         for (int i = 0; i < w->ranks[node]; i++, started++) {
             pid[started] = fork();
             assert_true(pid[started] >= 0);
@@ -245,6 +246,10 @@ static void expect_same(const char *what, const finding *all, int n, const findi
         if (found->messages != want->messages || found->messages_far != want->messages_far)
             fail_msg("%s: rank %d of %d sent %" PRId64 " messages (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")",
                      what, k, n, found->messages, found->messages_far, want->messages, want->messages_far);
+        if (found->sent_apart != want->sent_apart || found->messages_apart != want->messages_apart)
+            fail_msg("%s: rank %d of %d sent %" PRId64 " bytes in %" PRId64 " messages to ranks that are not joined "
+                     "with it, planned %" PRId64 " in %" PRId64,
+                     what, k, n, found->sent_apart, found->messages_apart, want->sent_apart, want->messages_apart);
         if (found->sent_racks != want->sent_racks || found->messages_racks != want->messages_racks)
             fail_msg("%s: rank %d of %d sent %" PRId64 " bytes in %" PRId64 " messages to other racks, planned %" PRId64
                      " in %" PRId64,
@@ -413,7 +418,7 @@ static void any_number_of_nodes_gives_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
-// Racks of as many nodes, and of unlike ones; with lanes dealt by hand; sums that the transport makes.
+// Racks of as many nodes, and of unlike ones; with lanes dealt by hand, and anew; ranks that are joined.
 static void racks_give_the_same_bits(void **state) {
     (void)state;
     static const struct {
@@ -423,7 +428,9 @@ static void racks_give_the_same_bits(void **state) {
                   {{.nodes = 4, .ranks = {2, 2, 2, 2}, .rack = {0, 0, 1, 1}}, ""},
                   {{.nodes = 4, .ranks = {2, 1, 2, 2}, .rack = {0, 0, 0, 1}}, ""},
                   {{.nodes = 3, .ranks = {1, 2, 2}, .rack = {0, 1, 1}}, "deal = 3,0,1,3,1\n"},
-                  {{.nodes = 4, .ranks = {1, 2, 1, 1}, .rack = {0, 0, 1, 1}}, "balance = auto\n"}};
+                  {{.nodes = 4, .ranks = {1, 2, 1, 1}, .rack = {0, 0, 1, 1}}, "balance = auto\n"},
+                  {{.nodes = 1, .ranks = {4}, .joined = 2}, ""},
+                  {{.nodes = 2, .ranks = {4, 2}, .rack = {0, 1}, .joined = 2}, "deal = 2,0,3,1,1,1\n"}};
     char *dir = texts_dir(), name[64], more[128];
     finding one = {.hash = ""};
     try_world("one rank", dir, "", 1, (int[]){1}, &one);

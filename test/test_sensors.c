@@ -6,7 +6,9 @@
 #include "gpu/backend.h"
 #include "gpu/cpu/rapl.h"
 #include "gpu/cuda/nvml_api.h"
+#include "gpu/nvlinks.h"
 #include "gpu/sensors.h"
+#include "trainer/joined.h"
 #include "trainer/log/power.h"
 
 #include <dlfcn.h>
@@ -153,7 +155,7 @@ static const char *standin(void) {
 
 static int forget(void **state) {
     (void)state;
-    static const char *const names[] = {"41", "42", "INIT", "PROCESSES", "ENTRY", "LIST", "WIPES"};
+    static const char *const names[] = {"41", "42", "43", "44", "INIT", "PROCESSES", "ENTRY", "LIST", "WIPES"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64];
         snprintf(name, sizeof name, "LOCKSTEP_NVML_%s", names[i]);
@@ -362,6 +364,90 @@ static void nvml_names_holders(void **state) {
     assert_string_equal(text, "held by 62 processes");
     nvml_close(&n);
     drop_dir(proc);
+}
+
+// --- NVLink ----------------------------------------------------------------------------------------------------------
+
+// What `lockstep check` says of the GPUs on buses 41 .. 40 + n.
+static void nvlinks_say(int n, const char *const *links, int64_t joined, const char *expected) {
+    char bus[4][DEVICE_BUS] = {"0000:41:00.0", "0000:42:00.0", "0000:43:00.0", "0000:44:00.0"}, name[32], value[256],
+         *text;
+    size_t size;
+    nvlinks x;
+    forget(NULL);
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "LOCKSTEP_NVML_%d", 41 + i);
+        snprintf(value, sizeof value, "power=1 %s", links[i]);
+        setenv(name, value, 1);
+    }
+    OK(nvlinks_read(&x, n, (const char(*)[DEVICE_BUS])bus, standin()));
+    FILE *out = open_memstream(&text, &size);
+    joined_print_links(&x, (const char(*)[DEVICE_BUS])bus, joined, out);
+    fclose(out);
+    if (strcmp(text, expected) != 0) fail_msg("it says\n%sexpected\n%s", text, expected);
+    free(text);
+}
+
+#define PAIRS "links=42,42", "links=41,41", "links=44,44", "links=43,43"
+#define PAIRS_SAID \
+    "nvlink  4 GPUs in 2 groups\n" \
+    "  GPU 0   0000:41:00.0  group 0   2 to GPU 1\n  GPU 1   0000:42:00.0  group 0   2 to GPU 0\n" \
+    "  GPU 2   0000:43:00.0  group 1   2 to GPU 3\n  GPU 3   0000:44:00.0  group 1   2 to GPU 2\n"
+
+static void nvlink_joins(void **state) {
+    (void)state;
+    nvlinks_say(2, (const char *[]){"", ""}, 0, "nvlink  none between 2 GPUs\n");
+    nvlinks_say(2, (const char *[]){"", ""}, 2,
+                "nvlink  none between 2 GPUs\n"
+                "slow    [cluster] joined = 2, and NVLink does not join such neighbours\n");
+    nvlinks_say(4, (const char *[]){PAIRS}, 0,
+                PAIRS_SAID "faster  with [cluster] joined = 2 sums are added inside these groups first\n");
+    nvlinks_say(4, (const char *[]){PAIRS}, 2, PAIRS_SAID);
+    nvlinks_say(4, (const char *[]){PAIRS}, 4,
+                PAIRS_SAID "slow    [cluster] joined = 4, and NVLink does not join such neighbours\n"
+                           "faster  with [cluster] joined = 2 sums are added inside these groups first\n");
+    // pairs that are no neighbours, and a GPU alone: nothing is proposed
+    nvlinks_say(4, (const char *[]){"links=43", "links=44", "links=41", "links=42"}, 0,
+                "nvlink  4 GPUs in 2 groups\n"
+                "  GPU 0   0000:41:00.0  group 0   1 to GPU 2\n  GPU 1   0000:42:00.0  group 1   1 to GPU 3\n"
+                "  GPU 2   0000:43:00.0  group 0   1 to GPU 0\n  GPU 3   0000:44:00.0  group 1   1 to GPU 1\n");
+    nvlinks_say(3, (const char *[]){"links=42", "links=41", ""}, 0,
+                "nvlink  3 GPUs in 2 groups\n"
+                "  GPU 0   0000:41:00.0  group 0   1 to GPU 1\n  GPU 1   0000:42:00.0  group 0   1 to GPU 0\n"
+                "  GPU 2   0000:43:00.0  group 1   no link\n");
+}
+
+// Of switches a GPU says no more than that; a chain of GPUs is one group.
+static void nvlink_leads_to_switches_and_on(void **state) {
+    (void)state;
+    nvlinks_say(3, (const char *[]){"links=s,s,s", "links=s,-,-", "links=s,s,s"}, 0,
+                "nvlink  3 GPUs in 1 group\n"
+                "  GPU 0   0000:41:00.0  group 0   3 to switches\n  GPU 1   0000:42:00.0  group 0   1 to switches\n"
+                "  GPU 2   0000:43:00.0  group 0   3 to switches\n"
+                "slow    GPU 1 has 1 working NVLink, its equals have 3; 2 are down: see `nvidia-smi nvlink --status -i "
+                "1`\n");
+    nvlinks_say(3, (const char *[]){"links=43,43", "links=43,o", "links=42,41,41,-"}, 0,
+                "nvlink  3 GPUs in 1 group\n"
+                "  GPU 0   0000:41:00.0  group 0   2 to GPU 2\n"
+                "  GPU 1   0000:42:00.0  group 0   1 to GPU 2, 1 to others\n"
+                "  GPU 2   0000:43:00.0  group 0   2 to GPU 0, 1 to GPU 1\n");
+    nvlinks_say(
+        2, (const char *[]){"links=-,-", "links=o,o"}, 0,
+        "nvlink  2 GPUs in 2 groups\n"
+        "  GPU 0   0000:41:00.0  group 0   no link\n  GPU 1   0000:42:00.0  group 1   2 to others\n"
+        "slow    GPU 0 has 0 working NVLinks, its equals have 2; 2 are down: see `nvidia-smi nvlink --status -i "
+        "0`\n");
+}
+
+static void nvlink_is_not_known(void **state) {
+    (void)state;
+    char bus[2][DEVICE_BUS] = {"0000:41:00.0", ""};
+    nvlinks x;
+    FAILS(nvlinks_read(&x, 2, (const char(*)[DEVICE_BUS])bus, standin()), "nvlink", "no address");
+    setenv("LOCKSTEP_NVML_41", "links=42", 1);
+    snprintf(bus[1], sizeof bus[1], "0000:42:00.0");
+    FAILS(nvlinks_read(&x, 2, (const char(*)[DEVICE_BUS])bus, standin()), "0000:42:00.0", "Not Found");
+    FAILS(nvlinks_read(&x, NVLINKS_GPUS + 1, (const char(*)[DEVICE_BUS])bus, standin()), "65 GPUs", "at most 64");
 }
 
 static void nvml_header_is_compared(void **state) {
@@ -673,6 +759,9 @@ int main(void) {
         cmocka_unit_test_teardown(nvml_of_another_age, forget),
         cmocka_unit_test_teardown(nvml_entries_of_all_sizes, forget),
         cmocka_unit_test_teardown(nvml_names_holders, forget),
+        cmocka_unit_test_teardown(nvlink_joins, forget),
+        cmocka_unit_test_teardown(nvlink_leads_to_switches_and_on, forget),
+        cmocka_unit_test_teardown(nvlink_is_not_known, forget),
         cmocka_unit_test(nvml_header_is_compared),
         cmocka_unit_test(record_of_all_ranks),
         cmocka_unit_test(nothing_known_nothing_told),

@@ -9,15 +9,16 @@
 #include <inttypes.h>
 
 static void greet_ranks(const session *x, monitor *m) {
-    char via[256], shape[GRID_SHAPE], order[64] = "", racks[32] = "";
+    char via[256], shape[GRID_SHAPE], order[64] = "", racks[32] = "", joined[32] = "";
     transport_describe(x->ranks, via, sizeof via);
     if (x->shape.pipeline > 1)
         snprintf(order, sizeof order, ", %s, %d micro-batches", pipeline_name(x->stages.pipe.kind),
                  x->stages.pipe.micros);
     if (grid_is_divided(&x->shape)) monitor_say(m, "layout  %s%s", grid_shape(&x->shape, shape), order);
     if (comm_racks(x->ranks) > 1) snprintf(racks, sizeof racks, " in %d racks", comm_racks(x->ranks));
-    monitor_say(m, "ranks   %d on %d node%s%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
-                comm_nodes(x->ranks) == 1 ? "" : "s", racks, x->state.o.stage,
+    if (x->cfg->cluster.joined) snprintf(joined, sizeof joined, ", joined by %" PRId64, x->cfg->cluster.joined);
+    monitor_say(m, "ranks   %d on %d node%s%s%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
+                comm_nodes(x->ranks) == 1 ? "" : "s", racks, joined, x->state.o.stage,
                 x->state.o.offload == OFFLOAD_NVME ? " offload to files"
                 : x->state.o.offload               ? " offload"
                                                    : "",

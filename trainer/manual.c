@@ -43,7 +43,7 @@ const verb_page verb_pages[VERB_COUNT] = {
     [VERB_check] =
         {"check", INI,
          "Checks that the run could begin: every setting, the rules between them, the device, the data with all its checksums.\n"
-         "Prints the model's size, memory and epochs. Trains nothing and writes nothing.\n",
+         "Prints the model's size, memory and epochs, and which of several GPUs NVLink joins. Trains nothing and writes nothing.\n",
          "lockstep check config.ini", 1, .option = {{0}}},
     [VERB_plan] =
         {"plan", INI,

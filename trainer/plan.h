@@ -54,7 +54,7 @@ size_t plan_bytes(const plan_rank *p);  // all memory
 
 // Where the ranks of a run are, in their order.
 typedef struct plan_world {
-    int world, nodes, racks;
+    int world, nodes, racks, joined;
     comm_place *place;  // [world]
 } plan_world;
 

@@ -25,11 +25,12 @@ err_t plan_world_open(plan_world *w, const config *c) {
     cluster who;
     *w = (plan_world){0};
     TRY(cluster_planned(&who, c));  // for all nodes, not only this one
-    *w = (plan_world){who.world, who.nodes, who.racks, calloc((size_t)who.world, sizeof *w->place)};
+    *w = (plan_world){who.world, who.nodes, who.racks, who.joined, calloc((size_t)who.world, sizeof *w->place)};
     if (!w->place) return no_room(who.world);
     for (int n = 0, rank = 0; n < who.nodes; n++)
         for (int i = 0; i < who.ranks[n]; i++, rank++) {
             w->place[rank] = (comm_place){.node = n, .local = i, .rank = rank, .rack = who.rack[n]};
+            if (who.joined) w->place[rank].join = i / who.joined;
             snprintf(w->place[rank].host, sizeof w->place[rank].host, "%s", who.host[n]);
         }
     return ERR_OK;
@@ -50,16 +51,30 @@ err_t plan_world_any(plan_world *w, const char *text) {
                        "--cluster %s: expected nodes x devices of each, such as 128x8, at most %d devices in all; or "
                        "with racks of as many nodes each, 128x8x4",
                        text, PLAN_WORLD_MOST);
-    *w = (plan_world){nodes * each, nodes, racks, calloc((size_t)nodes * (size_t)each, sizeof *w->place)};
+    *w = (plan_world){nodes * each, nodes, racks, 0, calloc((size_t)nodes * (size_t)each, sizeof *w->place)};
     if (!w->place) return no_room(nodes * each);
     for (int r = 0; r < w->world; r++)
         w->place[r] = (comm_place){.node = r / each, .local = r % each, .rank = r, .rack = r / each / (nodes / racks)};
     return ERR_OK;
 }
 
+// Of made-up nodes, too, neighbours are joined as the INI says.
+static err_t join_made(plan_world *w, int64_t joined) {
+    int each = w->world / w->nodes;
+    w->joined = (int)joined;
+    if (joined && each % joined)
+        return err_set(ERR_CONFIG,
+                       "[cluster] joined = %" PRId64 ", and each node has %d ranks: expected a number that "
+                       "divides them",
+                       joined, each);
+    for (int r = 0; joined && r < w->world; r++) w->place[r].join = w->place[r].local / w->joined;
+    return ERR_OK;
+}
+
 err_t plan_world_made(plan_world *w, const config *c, const char *text) {
     TRY(plan_world_any(w, text));
-    err_t rc = config_fits(c, w->world);
+    err_t rc = join_made(w, c->cluster.joined);
+    if (rc == ERR_OK) rc = config_fits(c, w->world);
     if (rc != ERR_OK) plan_world_close(w);
     return rc;
 }
@@ -93,7 +108,7 @@ static uint64_t mark_places(const sorter *x, group_kind kind, int rank) {
     for (int i = 1; i < n; i++) {
         const comm_place *a = &x->w->place[grid_group_member(&x->shape, kind, rank, i - 1)],
                          *b = &x->w->place[grid_group_member(&x->shape, kind, rank, i)];
-        h = mix(h, (uint64_t)(a->node == b->node) << 1 | (a->rack == b->rack));
+        h = mix(h, (uint64_t)(a->node == b->node) << 2 | (uint64_t)comm_joined(a, b) << 1 | (a->rack == b->rack));
     }
     return h;
 }
@@ -116,7 +131,7 @@ static uint64_t mark_links(const sorter *x, int rank) {
     for (int k = 0; k < 2 * LINK_KINDS; k++) {
         int peer = grid_link_peer(&x->shape, (link_kind)(k / 2), rank, k % 2);
         const comm_place *a = &x->w->place[rank], *b = peer < 0 ? NULL : &x->w->place[peer];
-        h = mix(h, !b ? 0 : a->rack != b->rack ? 3 : a->node != b->node ? 2 : 1);
+        h = mix(h, !b ? 0 : a->rack != b->rack ? 4 : a->node != b->node ? 3 : comm_joined(a, b) ? 1 : 2);
     }
     return h;
 }
@@ -124,7 +139,8 @@ static uint64_t mark_links(const sorter *x, int rank) {
 static uint64_t mark_cost(const comm_cost *c) {
     uint64_t h = mix((uint64_t)c->sent, (uint64_t)c->sent_far);
     h = mix(mix(h, (uint64_t)c->messages), (uint64_t)c->messages_far);
-    return mix(mix(h, (uint64_t)c->sent_racks), (uint64_t)c->messages_racks);
+    h = mix(mix(h, (uint64_t)c->sent_racks), (uint64_t)c->messages_racks);
+    return mix(mix(h, (uint64_t)c->sent_apart), (uint64_t)c->messages_apart);
 }
 
 // How large the slices of each rank that shares layers are.

@@ -129,7 +129,7 @@ static void print_memory(FILE *out, const config *c, const plan_ranks *p, const 
 }
 
 typedef struct amount {
-    int64_t sent, far, racks;
+    int64_t sent, apart, far, racks;
 } amount;
 
 // What is in a table of traffic.
@@ -147,6 +147,7 @@ static amount amount_of(const plan_rank *p, int group, counted of) {
         const comm_cost *c = of.mixed ? &p->mixed[g] : &p->to[g];
         x.sent += of.messages ? c->messages : c->sent, x.far += of.messages ? c->messages_far : c->sent_far;
         x.racks += of.messages ? c->messages_racks : c->sent_racks;
+        x.apart += of.messages ? c->messages_apart : c->sent_apart;
     }
     return x;
 }
@@ -164,20 +165,25 @@ static void print_group(FILE *out, const char *indent, const char *name, const p
     else fprintf(out, "%-36s %10s\n", beside, human(text, (double)all.sent));
 }
 
-typedef enum { WITHIN_NODES, BETWEEN_NODES, BETWEEN_RACKS } crossing;
+typedef enum { WITHIN_JOINS, WITHIN_NODES, BETWEEN_NODES, BETWEEN_RACKS } crossing;
 
-static int64_t crosses(amount x, crossing what) {
-    return what == WITHIN_NODES ? x.sent - x.far : what == BETWEEN_NODES ? x.far - x.racks : x.racks;
+static int64_t crosses(amount x, crossing what, bool joined) {
+    return what == WITHIN_JOINS    ? x.sent - x.apart
+           : what == WITHIN_NODES  ? (joined ? x.apart : x.sent) - x.far
+           : what == BETWEEN_NODES ? x.far - x.racks
+                                   : x.racks;
 }
 
-// Which wires that takes: what crosses between racks is not counted between nodes again.
+// Which wires that takes, each byte once: what crosses between racks is not counted between nodes again.
 static void print_levels(FILE *out, const plan_ranks *p, const plan_world *who, counted of) {
-    static const char *const name[] = {"within nodes", "between nodes", "between racks"};
-    for (int k = WITHIN_NODES; who->nodes > 1 && k <= (who->racks > 1 ? BETWEEN_RACKS : BETWEEN_NODES); k++) {
+    static const char *const name[] = {"joined ranks", "within nodes", "between nodes", "between racks"};
+    bool joined = who->joined > 0;
+    int last = who->racks > 1 ? BETWEEN_RACKS : who->nodes > 1 ? BETWEEN_NODES : joined ? WITHIN_NODES : WITHIN_JOINS;
+    for (int k = joined ? WITHIN_JOINS : WITHIN_NODES; k <= last; k++) {
         int64_t all = 0, most = 0;
         char beside[64];
         for (int r = 0; r < who->world; r++) {
-            int64_t n = crosses(amount_of(plan_of(p, r), PLAN_GROUPS, of), (crossing)k);
+            int64_t n = crosses(amount_of(plan_of(p, r), PLAN_GROUPS, of), (crossing)k, joined);
             all += n, most = n > most ? n : most;
         }
         snprintf(beside, sizeof beside, "by the rank with most %" PRId64, most);
@@ -607,6 +613,7 @@ static err_t print_plan(const config *c, const plan_world *who, const plan_ranks
     print_layout(out, &shape);
     fprintf(out, "ranks   %d on %d node%s", world, who->nodes, who->nodes == 1 ? "" : "s");
     if (who->racks > 1) fprintf(out, " in %d racks", who->racks);
+    if (who->joined) fprintf(out, ", joined by %d", who->joined);
     fprintf(out, ", zero %" PRId64 "%s%s, order %s\n", world > 1 ? c->parallel.zero : 0, offload[c->parallel.offload],
             again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, c, p, &shape);

@@ -8,6 +8,7 @@
 #include "data/image/pack.h"
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
+#include "trainer/joined.h"
 #include "trainer/log/report.h"
 #include "trainer/machine.h"
 #include "trainer/node/cluster.h"
@@ -98,6 +99,7 @@ static err_t check_session(session *x, FILE *out) {
     const config *c = x->cfg;
     double epoch = (double)source_about(x->train).samples / (double)c->batch.global;
     fprintf(out, "device  %s (%s)\n", device_about(x->dev)->name, device_about(x->dev)->choice);
+    joined_print(c, out);
     print_faster(x, out);
     fprintf(out, "model   %s, %.2f M parameters\n", x->net->type->name, (double)model_elements(x->net) / 1e6);
     fprintf(out, "memory  %.1f MB of weights, optimizer state and gradients, %.1f MB of activations\n",

@@ -125,6 +125,14 @@ void launch_racks(launch *l, const int *rack) {
     }
 }
 
+// Where a loss has left a node another number of ranks, nobody knows which of them are neighbours still.
+void launch_joined(launch *l, int each) {
+    for (int first = 0, end; each > 0 && first < l->world; first = end) {
+        for (end = first; end < l->world && l->place[end].node == l->place[first].node; end++) {}
+        for (int r = first; r < end && (end - first) % each == 0; r++) l->place[r].join = l->place[r].local / each;
+    }
+}
+
 err_t launch_watch(launch *l) { return hang_bells(&l->over, 1, l->locals); }
 
 // --- further channels ------------------------------------------------------------------------------------------------

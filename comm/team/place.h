@@ -13,6 +13,8 @@ enum { COMM_HOST = 64, COMM_ROLE = 64, COMM_NAME = COMM_HOST + COMM_ROLE + 32, C
 typedef struct comm_place {
     int node, local, rank;
     int rack;  // of the node; 0 for all where [cluster] racks says nothing
+    int join;  // neighbours of a node that have the same are joined (NVLink); 0 for all where [cluster] joined says
+               // nothing
     char host[COMM_HOST];
     // ", stage 2, tensor 1": what the rank does in a divided run (comm/groups.h); empty: the same as all
     char role[COMM_ROLE];

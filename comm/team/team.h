@@ -73,6 +73,9 @@ err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hos
 // are in one.
 void launch_racks(launch *l, const int *rack);
 
+// After launch_open: of each node that has a multiple of so many ranks, so many neighbours are joined. 0: none are.
+void launch_joined(launch *l, int each);
+
 // After launch_open, before the fork: makes the further channels. The memory is only address space until it is used.
 // launch_close frees what was made, also after a failure.
 err_t launch_channels(launch *l, const channel_plan *plan);

@@ -11,6 +11,7 @@ typedef struct nvmlDevice_st *nvmlDevice_t;  // without a body: NVML's own
 
 typedef enum {
     NVML_SUCCESS = 0,
+    NVML_ERROR_INVALID_ARGUMENT = 2,
     NVML_ERROR_NOT_SUPPORTED = 3,
     NVML_ERROR_NO_PERMISSION = 4,
     NVML_ERROR_NOT_FOUND = 6,
@@ -44,6 +45,21 @@ typedef struct {
     unsigned long long total, free, used;  // bytes; what the driver keeps for itself is in `used`
 } nvmlMemory_t;
 
+typedef enum { NVML_FEATURE_DISABLED = 0, NVML_FEATURE_ENABLED = 1 } nvmlEnableState_t;
+
+// What is at the other end of an NVLink.
+typedef enum {
+    NVML_NVLINK_DEVICE_TYPE_GPU = 0,
+    NVML_NVLINK_DEVICE_TYPE_SWITCH = 2,
+    NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 255,
+} nvmlIntNvLinkDeviceType_t;
+
+typedef struct {
+    char busIdLegacy[16];
+    unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} nvmlPciInfo_t;
+
 // Why clocks are lower than they could be. Drivers since 535 call them event reasons, those before throttle reasons.
 enum {
     NVML_REASON_SW_POWER_CAP = 0x4,
@@ -73,6 +89,12 @@ enum {
     CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *reasons)) \
     CALL(nvmlReturn_t, nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t * rates)) \
     CALL(nvmlReturn_t, nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t * memory)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetNvLinkState, \
+         (nvmlDevice_t device, unsigned int link, nvmlEnableState_t *is_active)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetNvLinkRemotePciInfo_v2, \
+         (nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetNvLinkRemoteDeviceType, \
+         (nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *type)) \
     CALL(nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length)) \
     CALL(nvmlReturn_t, nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned int *milliwatts)) \
     CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3, \

@@ -6,6 +6,7 @@
 //   MHz, bits
 //                   " load=97 used=1073741824 cap=700000"    per cent, bytes of 80 GiB, mW. Its UUID is GPU- and its
 //                   bus
+//                   " links=42,42,s,-,o"    NVLinks: to the GPU on that bus, to a switch, down, to another GPU
 //
 // An answer "!999" is the result code 999, and what is not named is not supported. Besides:
 //   LOCKSTEP_NVML_INIT=9                   nvmlInit_v2 fails with this code
@@ -28,6 +29,7 @@ static const char *const sensors[SENSORS] = {"power", "energy", "heat", "clock",
 
 struct nvmlDevice_st {
     int bus, calls[SENSORS];
+    unsigned domain;  // as it was asked for: the others of this machine have it, too
 };
 static struct nvmlDevice_st devices[BUSES];
 static int inits;  // of the whole process, as NVML's own. A stand-in may have what the library must not: globals
@@ -107,7 +109,7 @@ API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice
     must_be_open("nvmlDeviceGetHandleByPciBusId_v2");
     if (sscanf(bus_id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 || bus >= BUSES || !answers_of((int)bus))
         return NVML_ERROR_NOT_FOUND;
-    devices[bus].bus = (int)bus;
+    devices[bus].bus = (int)bus, devices[bus].domain = domain;
     *device = &devices[bus];
     return NVML_SUCCESS;
 }
@@ -144,6 +146,45 @@ API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t d, unsigned int *m
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *uuid, unsigned int length) {
     must_be_open("nvmlDeviceGetUUID");
     snprintf(uuid, length, "GPU-%08x-0000-0000-0000-000000000000", (unsigned)d->bus);
+    return NVML_SUCCESS;
+}
+
+// --- NVLink ---------------------------------------------------------------------------------------------------------
+
+// What `links` says of one: NULL, the GPU has no such link, and *r why.
+static const char *link_of(nvmlDevice_t d, unsigned link, nvmlReturn_t *r) {
+    must_be_open("nvmlDeviceGetNvLink");
+    const char *all = answers_of(d->bus), *at = all ? strstr(all, "links=") : NULL;
+    *r = at ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED;
+    if (!at) return NULL;
+    for (at += strlen("links="); link > 0; link--) {
+        at += strcspn(at, ", ");
+        if (*at++ != ',') return NULL;
+    }
+    *r = NVML_SUCCESS;
+    return at;
+}
+
+API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t d, unsigned int link, nvmlEnableState_t *on) {
+    nvmlReturn_t r;
+    const char *at = link_of(d, link, &r);
+    if (at) *on = *at == '-' ? NVML_FEATURE_DISABLED : NVML_FEATURE_ENABLED;
+    return r;
+}
+API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t d, unsigned int link, nvmlIntNvLinkDeviceType_t *is) {
+    nvmlReturn_t r;
+    const char *at = link_of(d, link, &r);
+    if (at) *is = *at == 's' ? NVML_NVLINK_DEVICE_TYPE_SWITCH : NVML_NVLINK_DEVICE_TYPE_GPU;
+    return r;
+}
+API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t d, unsigned int link, nvmlPciInfo_t *pci) {
+    nvmlReturn_t r;
+    const char *at = link_of(d, link, &r);
+    if (!at) return r;
+    memset(pci, 0, sizeof *pci);
+    pci->domain = d->domain;
+    pci->bus = *at == 's' || *at == 'o' ? 0xFE : (unsigned)strtoul(at, NULL, 16);
+    snprintf(pci->busId, sizeof pci->busId, "%08X:%02X:00.0", pci->domain, pci->bus);
     return NVML_SUCCESS;
 }
 

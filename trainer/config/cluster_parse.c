@@ -4,6 +4,7 @@
 #include "trainer/config/config.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -189,5 +190,15 @@ err_t cluster_racks(cluster *out, const char *racks) {
         while (next <= last) out->rack[next++] = out->racks;
         p += *p == ',';
     }
+    return ERR_OK;
+}
+
+err_t cluster_joined(cluster *c, int64_t joined) {
+    c->joined = (int)joined;
+    for (int n = 0; joined && n < c->nodes; n++)
+        if (c->ranks[n] % joined)
+            return err_set(ERR_CONFIG,
+                           "joined = %" PRId64 ", and %s has %d rank%s: expected a number that divides them", joined,
+                           c->host[n], c->ranks[n], c->ranks[n] == 1 ? "" : "s");
     return ERR_OK;
 }

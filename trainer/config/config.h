@@ -213,6 +213,7 @@ typedef struct config {
     struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
         char racks[CONFIG_TEXT];        // how many, or the nodes of each; "": one
+        int64_t joined;                 // neighbouring ranks of a node; 0: nothing is known
         char secret_file[CONFIG_TEXT];  // "": systemd's credential
         int64_t port;
         int64_t timeout;    // seconds

@@ -249,6 +249,8 @@ static const setting more_keys[] = {
          "every node as host:ranks, comma between, gpu[01-16]:8 for 16; or slurm, or file:HOSTS; empty = this machine alone"),
     TEXT(cluster, racks, LAYOUT, "", 0, "topology switches",
          "nodes that share a switch: 4 racks of as many nodes each, or the nodes of each, 0-3,4-7; empty = all nodes are alike"),
+    INT(cluster, joined, LAYOUT, "0", 0, 1024, "nvlink numa sockets",
+        "so many neighbouring ranks of a node share faster wires (NVLink): sums are added there first; 0 = all ranks are alike"),
     INT(cluster, port, LAYOUT, "28100", 1, 65535, "master_port",
          "the first node listens here; data connections use the ports above, one for each rank of a node"),
     TEXT(cluster, secret_file, LOCAL, "", 0, "secret",

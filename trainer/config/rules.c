@@ -396,6 +396,21 @@ static err_t judge_signs(judge *j) {
     return ERR_OK;
 }
 
+// Numbers of ranks that were counted are looked at by cluster_resolve().
+static err_t judge_joined(judge *j, cluster *cl, int ranks_row) {
+    if (cluster_joined(cl, j->c->cluster.joined) == ERR_OK) return ERR_OK;
+    for (int n = 0; n < cl->nodes; n++) judge_number(j, cl->ranks[n]);
+    return judge_refuse(j, ROWS(ROW(cluster, joined), ranks_row), "%s", err_last()->text);
+}
+
+static err_t judge_alone(judge *j) {
+    const config *c = j->c;
+    int world = c->device.ranks ? (int)c->device.ranks : j->world;
+    cluster one = {.nodes = 1, .ranks = {(int)c->device.ranks}, .host = {"this machine"}};
+    RULE(j, judge_joined(j, &one, ROW(device, ranks)));
+    return world ? judge_ranks(j, world) : ERR_OK;
+}
+
 // The number of ranks is known if the INI or the caller gives it; cluster_resolve() asks again after it has counted
 // them.
 static err_t judge_cluster(judge *j) {
@@ -404,15 +419,13 @@ static err_t judge_cluster(judge *j) {
     if (!*c->cluster.nodes && *c->cluster.racks)
         return judge_refuse(j, ROWS(ROW(cluster, racks), ROW(cluster, nodes)),
                             "racks = %s, and nodes is empty: this machine is the only one", c->cluster.racks);
-    if (!*c->cluster.nodes) {
-        int world = c->device.ranks ? (int)c->device.ranks : j->world;
-        return world ? judge_ranks(j, world) : ERR_OK;
-    }
+    if (!*c->cluster.nodes) return judge_alone(j);
     cluster cl;
     if (cluster_parse(&cl, c->cluster.nodes) != ERR_OK)
         return judge_refuse(j, ROWS(ROW(cluster, nodes)), "%s", err_last()->text);
     if (cluster_racks(&cl, c->cluster.racks) != ERR_OK)
         return judge_refuse(j, ROWS(ROW(cluster, racks), ROW(cluster, nodes)), "%s", err_last()->text);
+    RULE(j, judge_joined(j, &cl, ROW(cluster, nodes)));
     RULE(j, judge_ports(j, &cl));
     RULE(j, judge_entries(j, &cl));
     RULE(j, judge_elastic(j, &cl));

@@ -174,12 +174,14 @@ static err_t alone(cluster *out, const config *c) {
     *out = (cluster){.nodes = 1, .racks = 1};
     out->world = out->ranks[0] = c->device.ranks ? (int)c->device.ranks : default_ranks(c);
     snprintf(out->host[0], COMM_HOST, "localhost");
+    if (cluster_joined(out, c->cluster.joined) != ERR_OK) return err_prefix("[cluster]");
     return getenv("LOCKSTEP_NODE") ? find_self(out) : ERR_OK;
 }
 
 static err_t listed(cluster *out, const config *c) {
     if (cluster_parse(out, c->cluster.nodes) != ERR_OK) return err_prefix("[cluster] nodes");
-    return cluster_racks(out, c->cluster.racks) == ERR_OK ? ERR_OK : err_prefix("[cluster] racks");
+    if (cluster_racks(out, c->cluster.racks) != ERR_OK) return err_prefix("[cluster] racks");
+    return cluster_joined(out, c->cluster.joined) == ERR_OK ? ERR_OK : err_prefix("[cluster]");
 }
 
 err_t cluster_resolve(cluster *out, const config *c) {

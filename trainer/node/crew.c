@@ -34,6 +34,7 @@ err_t crew_name_ranks(crew *w, const cluster *cl) {
     for (int i = 0; i < cl->nodes; i++) hosts[i] = cl->host[i];
     TRY(launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node));
     launch_racks(&w->at, cl->rack);
+    launch_joined(&w->at, cl->joined);
     w->at.waits = w->cl != NULL;
     return ERR_OK;
 }

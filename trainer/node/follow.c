@@ -103,6 +103,7 @@ static err_t open_epoch(crew *w, const config *c, const council_record *r) {
     if (here < 0) return ERR_OK;
     TRY(launch_open(&w->at, of.nodes, of.ranks, of.host, here));
     launch_racks(&w->at, of.rack);
+    launch_joined(&w->at, (int)c->cluster.joined);
     w->at.epoch = (uint32_t)r->epoch - 1, w->at.fenced = true;
     council_fence(w->at.fence, r);
     TRY(launch_watch(&w->at));

@@ -109,6 +109,7 @@ static err_t open_world(crew *w, const config *c) {
     for (int i = 0; i < w->locals; i++)
         if (w->h->slot[i].place == SLOT_ENDED && crew_seat(w, i) >= ranks) healing_retired(w->h, i);
     TRY(launch_open(&w->at, 1, &ranks, &host, 0));
+    launch_joined(&w->at, (int)c->cluster.joined);
     w->seats = w->world = w->voice.locals = ranks;
     atomic_store(&w->b->seats, ranks);
     for (int i = 0; i < w->locals; i++)
