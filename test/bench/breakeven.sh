@@ -13,6 +13,7 @@ if [ "${1:-}" = quick ]; then quick=yes && shift; fi
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
+. "$top/test/support/cables.sh"
 name=breakeven steps=${STEPS:-24} layers=3 embed=256 times="0.25 0.5 1 2 4" rounds=${ROUNDS:-3}
 [ -z "$quick" ] || steps=5 layers=1 embed=32 times="0.5 2" rounds=1
 
@@ -25,18 +26,6 @@ settings_of() { # THERE BACK
 
 median() { sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }'; }
 ms_of() { sed -n 's/^{"t":"step",.*"ms":\([0-9.]*\).*/\1/p' "$1/log.jsonl" | sed 1,2d | median; }
-
-# cables MBIT: two nodes, whose cables carry so many.
-cables() {
-    mbit=$1
-    if [ "$shaper" = lossy ]; then lossy 0 0 1 1 && return; fi
-    far 1 1
-    burst=$(awk -v r="$mbit" 'BEGIN { b = r * 1e6 / 8 / 200; printf "%d", b < 262144 ? 262144 : b }')
-    for k in 0 1; do
-        ip netns exec "$mark-$k" tc qdisc add dev eth0 root tbf rate "${mbit}mbit" burst "$burst" latency 50ms \
-            2>"$out" || { shaper=lossy && reap && lossy 0 0 1 1 && return; }
-    done
-}
 
 # one RUN THERE BACK: ms of a step.
 one() {
@@ -67,7 +56,7 @@ break_even() {
         rate=$(awk -v b="${plan:-1000}" -v t="$t" 'BEGIN { printf "%d", b * t < 1 ? 1 : b * t }')
         rm -f plain.ms coded.ms
         for round in $(seq "$rounds"); do
-            cables "$rate"
+            shaped "$rate" 1 1
             one plain none none
             one coded "$there" "$back"
             reap
@@ -89,5 +78,4 @@ break_even() {
         }' gains
 }
 
-shaper=tbf
 for each in ${*:-int8,int8}; do break_even "$each"; done

@@ -1,10 +1,11 @@
 #!/bin/sh
 # test/bench/outer.sh BIN TEXT [SEED...]: what rarer synchronisation costs in loss, as Markdown: a GPT of 4 layers and
 # 128 channels, context 64, on the bytes of TEXT (tinyshakespeare), 600 steps of 16 samples in 4 lanes, by 1 island, and
-# by 4 that mix their weights every EVERY (10 50) steps, also in codes and with moments of their own. The loss is that of
-# the last tenth of the text, which no run trains on. The figures depend on no machine, and a run takes a few minutes of
-# one. FROM=STEPS: all begin with the weights of one plain run of so many steps, with their seed. MORE: settings of the
-# outer optimizer that are tried beside it.
+# by 4 that mix their weights every EVERY (10 50) steps, also in codes and with moments of their own. The loss is that
+# of the last tenth of the text, which no run trains on. The figures depend on no machine, and a run takes a few minutes
+# of one. FROM=STEPS: all begin with the weights of one plain run of so many steps, with their seed. MORE: settings of
+# the outer optimizer that are tried beside it. CODES: of [reduce], without islands, such as "int4,none int4,int4"; with
+# EVERY=" " nothing else is tried.
 LOCKSTEP_BIN=${1:-./lockstep} text=$(realpath "${2:?the text to train on}")
 shift 2
 . test/support/lib.sh
@@ -50,6 +51,9 @@ for seed in ${*:-1}; do
     printf '\n%s\n\n| seed %s | loss | against plain |\n|---|---|---|\n' "$(basename "$text"), $("$bin" version | head -n 1)" "$seed"
     [ -z "${FROM:-}" ] || before "$seed"
     row "plain-$seed" "$seed"
+    for code in ${CODES:-}; do
+        row "$(echo "$code" | tr , -)-$seed" "$seed" reduce.compress="${code%,*}" reduce.compress_back="${code#*,}"
+    done
     for every in ${EVERY:-10 50}; do
         for type in nesterov average; do
             row "$type-$every-$seed" "$seed" outer.islands=4 outer.every="$every" outer.type=$type
