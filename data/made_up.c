@@ -46,6 +46,11 @@ static void fill(void *to, const tensor_spec *t, int64_t count, uint64_t seed, u
     }
 }
 
+// Places in documents, which are runs of numbers from 0 on: here the second half of a sample is another document.
+static void fill_places(int32_t *to, int64_t T, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i] = (int32_t)(i % T - (i % T >= T / 2 ? T / 2 : 0));
+}
+
 err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t samples) {
     *out = NULL;
     made_up *x = calloc(1, sizeof *x);
@@ -64,7 +69,9 @@ err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t
             made_up_close(&x->head);
             return err_set(ERR_INTERNAL, "no memory for %" PRId64 " made-up samples", samples);
         }
-        fill(x->value[k], &o->wanted[k], count, seed, (uint32_t)k);
+        if (strcmp(o->wanted[k].name, "positions") == 0)
+            fill_places((int32_t *)x->value[k], o->wanted[k].size[0], count);
+        else fill(x->value[k], &o->wanted[k], count, seed, (uint32_t)k);
     }
     *out = &x->head;
     return ERR_OK;

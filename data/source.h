@@ -33,15 +33,19 @@ typedef struct source_options {
     bool ignores;
     int64_t ignored;
     int64_t mask, begin, end;  // of masked tokens: what stands for one, and what a sample begins and ends with
-    bool answers;              // of tokens: targets that are not marked as an answer's are -1 too (data/text/shard.h)
-    int64_t held_out;          // so many samples at the end are set apart, 0: none
-    bool only_held_out;        // these are the source; else those before them
-    const char *packed;        // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
-    source_view view;          // of images; area 0 is 1
-    int readers;               // so many threads want to read at once; 0: one
-    int retry;                 // how often a read that fails with an I/O error is tried again, with back-off
-    int shared_by;             // so many sources share this process's descriptors; 0, 1: it is the only one
-    fault_list *faults;        // may be NULL
+    // of tokens: a sample is several documents, told apart by the files or by the token that ends one (-1: none).
+    // Places in documents are a tensor, and targets of another document are -1
+    bool documents;
+    int64_t document_end;
+    bool answers;        // of tokens: targets that are not marked as an answer's are -1 too (data/text/shard.h)
+    int64_t held_out;    // so many samples at the end are set apart, 0: none
+    bool only_held_out;  // these are the source; else those before them
+    const char *packed;  // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
+    source_view view;    // of images; area 0 is 1
+    int readers;         // so many threads want to read at once; 0: one
+    int retry;           // how often a read that fails with an I/O error is tried again, with back-off
+    int shared_by;       // so many sources share this process's descriptors; 0, 1: it is the only one
+    fault_list *faults;  // may be NULL
 } source_options;
 
 typedef struct source_info {

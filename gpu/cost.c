@@ -123,7 +123,8 @@ op_cost attention_forward_cost(const attention_forward_args *args) {
     return (op_cost){args->y->type,
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
-                     size_of(args->y) + size_of(args->lse) + size_of(args->qkv) + size_of(args->lengths),
+                     size_of(args->y) + size_of(args->lse) + size_of(args->qkv) + size_of(args->lengths) +
+                         size_of(args->places),
                      4 * pairs(args->y, args->window, args->all)};
 }
 
@@ -146,7 +147,7 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
                      size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) +
-                         size_of(args->lse) + size_of(args->qkv) + size_of(args->lengths),
+                         size_of(args->lse) + size_of(args->qkv) + size_of(args->lengths) + size_of(args->places),
                      10 * pairs(args->y, args->window, args->all)};
 }
 
@@ -195,8 +196,8 @@ op_cost head_norm_backward_cost(const head_norm_backward_args *args) {
 // Of the heads that are turned, and of the table's rows that are read.
 op_cost rotary_cost(const rotary_args *args) {
     int64_t B = args->x->size[0], T = args->x->size[1], D = args->table->size[1];
-    double bytes =
-        2 * (double)(B * T * args->heads * D) * (double)dtype_bytes(args->x->type) + (double)(T * D) * sizeof(float);
+    double bytes = 2 * (double)(B * T * args->heads * D) * (double)dtype_bytes(args->x->type) +
+                   (double)(T * D) * sizeof(float) + size_of(args->places);
     return (op_cost){args->x->type, {B, T, args->x->size[2], args->heads}, 0, bytes, 0};
 }
 
@@ -275,7 +276,7 @@ op_cost embedding_forward_cost(const embedding_forward_args *args) {
     return (op_cost){args->x->type,
                      {ROWS(args->x), args->x->size[2], args->wte->size[0]},
                      0,
-                     (args->wpe ? 3 : 2) * size_of(args->x),
+                     (args->wpe ? 3 : 2) * size_of(args->x) + size_of(args->places),
                      0};
 }
 
@@ -283,7 +284,7 @@ op_cost embedding_forward_cost(const embedding_forward_args *args) {
 op_cost embedding_backward_cost(const embedding_backward_args *args) {
     int64_t N = args->dx->size[0] * args->dx->size[1], V = args->dwte->size[0];
     double rows = (double)((N < V ? N : V) + (args->dwpe ? args->dx->size[1] : 0)),
-           read = (args->dwpe ? 2 : 1) * size_of(args->dx);
+           read = (args->dwpe ? 2 : 1) * size_of(args->dx) + size_of(args->places);
     return (op_cost){
         args->dx->type, {ROWS(args->dx), args->dx->size[2], V}, 0, read + 8.0 * (double)args->dx->size[2] * rows, 0};
 }

@@ -88,7 +88,10 @@ typedef struct bias_backward_args {
 // meets k and v of head h / (H / KV), which are not copied (Ainslie et al. 2023). With a window W a position sees
 // itself and the W - 1 before it. With `all` it is not causal: each position sees all of the sample's first lengths[b]
 // positions, and no other (Vaswani et al. 2017). A length below 1 counts as 1, and one above T as T. Then KV = H, and
-// there is no window. A device may round probabilities, and in backward gradients of scores, to E before
+// there is no window.
+// With `places` a sample is several documents, one after the other, and a position sees none but its own: of those
+// before it the last places[b,t], which is its place in its document, from 0 on. t - places[b,t] never falls along a
+// sample. A device may round probabilities, and in backward gradients of scores, to E before
 // they are multiplied with rows of E, as tensor cores want them: each sum then errs by as much as its own storage
 // would.
 typedef struct attention_forward_args {
@@ -100,6 +103,7 @@ typedef struct attention_forward_args {
     int window;               // W; 0: a position sees all before it
     bool all;                 // a position sees those after it, too
     const tensor *lengths;    // with all: (B) INT32, of each sample; NULL: T
+    const tensor *places;     // without all: (B,T) INT32, or (samples,T); NULL: a sample is one document
     const dropout_key *drop;  // acts on the probabilities; NULL: none
     // For dropout, where B is several slices of the heads, of so many samples each, one after the other: head h of
     // sample b of slice s is head first_head + s * H + h of sample b. 0: one slice
@@ -128,7 +132,7 @@ typedef struct attention_backward_args {
     const tensor *lse, *qkv;
     int heads, kv_heads, window;
     bool all;
-    const tensor *lengths;
+    const tensor *lengths, *places;
     const dropout_key *drop;
     int64_t samples;
     int first_head;  // as attention_forward's
@@ -203,10 +207,11 @@ typedef struct head_norm_backward_args {
 } head_norm_backward_args;
 
 // Rotary position embedding (Su et al. 2021), in place: in each of the first `heads` heads of position t, elements i
-// and i + D/2 are turned by the angle i of row t. The heads after them stay as they are.
+// and i + D/2 are turned by the angle i of row t, or of row places[b,t]. The heads after them stay as they are.
 typedef struct rotary_args {
-    tensor *x;            // (B,T,n*D) E, read and overwritten
-    const tensor *table;  // (at least T,D) FP32: cosines of D/2 angles, then their sines
+    tensor *x;             // (B,T,n*D) E, read and overwritten
+    const tensor *table;   // (at least T,D) FP32: cosines of D/2 angles, then their sines
+    const tensor *places;  // INT32, each a row of the table, of a divisor of B*T positions that repeat; NULL: t
     int heads;
     bool back;  // by the negative angles, which undoes it: what backward does to the gradient
 } rotary_args;
@@ -274,24 +279,27 @@ typedef struct scatter_rows_args {
     const tensor *at;  // as gather_rows'
 } scatter_rows_args;
 
-// x[b,t] = factor * wte[token[b,t]] + wpe[t]; wpe NULL: without it. Product and sum are rounded to FP32, then x to E.
-// Of a part of a table, x of a token that is not in it is zero, all bits.
+// x[b,t] = factor * wte[token[b,t]] + wpe[t], or wpe[places[b,t]]; wpe NULL: without it. Product and sum are rounded to
+// FP32, then x to E. Of a part of a table, x of a token that is not in it is zero, all bits.
 typedef struct embedding_forward_args {
     tensor *x;             // (B,T,C) E (=)
     const tensor *tokens;  // (B,T) INT32, each in [0,V)
     const tensor *wte;     // (V,C) E
     const tensor *wpe;     // (>=T,C) E, or NULL
+    const tensor *places;  // (B,T) INT32, each a row of wpe; NULL: t
     float factor;          // not 0; 1: the table as it is, to the bit
     bool part;             // wte begins with the row of token `first`, and has only some of the rows
     int64_t first;
 } embedding_forward_args;
 
-// dwte[v] += factor * (sum of dx over positions with token v, in order of position); dwpe[t] += sum over b, in order
+// dwte[v] += factor * (sum of dx over positions with token v, in order of position); dwpe[t] += sum over b, in order,
+// or by places as dwte by tokens
 typedef struct embedding_backward_args {
     tensor *dwte, *dwpe;   // (V,C), (>=T,C) FP32 (+=); dwpe may be NULL
-    tensor *scratch;       // (B*T + V + 1) INT32
+    tensor *scratch;       // (B*T + V + 1) INT32; with places V or the rows of dwpe, whichever are more
     const tensor *dx;      // (B,T,C) E
     const tensor *tokens;  // (B,T) INT32
+    const tensor *places;  // as embedding_forward's
     float factor;          // as embedding_forward's
     bool fresh_wte, fresh_wpe;
     // dwte begins with the row of token `first`, and has only some of the rows: the gradients of others are not there

@@ -45,6 +45,10 @@ tensor at_images(const frame *f, value v) {
     return (tensor){t.data, t.type, 4, {t.size[0], x->H, x->W, x->C}};
 }
 
+const tensor *input_at(const frame *f, const operation *o) {
+    return o->input < 0 || f->p->predict ? NULL : &f->p->in[o->input];
+}
+
 tensor constants_at(const frame *f, int first, int64_t n) { return tensor_rows(&f->net->constants, first, n); }
 
 tensor at_samples(const frame *f, value v) {

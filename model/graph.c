@@ -191,6 +191,8 @@ void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limi
     add_input(g, name, &(tensor_spec){.type = type, .dims = n > 0, .size = {n ? n : 1, 1, 1}, .limit = limit});
 }
 
+bool graph_documents(const graph *g) { return ((const model_division *)g->m->options)->documents; }
+
 int graph_find_input(const graph *g, const char *name) {
     for (int i = 0; i < g->m->inputs; i++)
         if (strcmp(g->m->input[i].name, name) == 0) return i;

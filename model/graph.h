@@ -197,6 +197,8 @@ void graph_rule(graph *g, int param, param_rule rule);
 void graph_average(graph *g, int param, float momentum);
 // The model's next input: n numbers of this type a sample; n 0: one number. limit: as tensor_spec.
 void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit);
+// Are samples several documents each?
+bool graph_documents(const graph *g);
 // Its index; -1: there is none of this name.
 int graph_find_input(const graph *g, const char *name);
 // The same: an image of bytes.

@@ -172,6 +172,9 @@ int64_t rows_of_samples(const frame *f, value v);
 tensor at_samples(const frame *f, value v);
 // Images: (B,H,W,C).
 tensor at_images(const frame *f, value v);
+// The input of the model that the operation reads beside its operands; NULL: it reads none, or the pass continues
+// texts, of which there are tokens alone.
+const tensor *input_at(const frame *f, const operation *o);
 // n of the graph's constants: (n) FP32.
 tensor constants_at(const frame *f, int first, int64_t n);
 // Positions of a sample of this pass.

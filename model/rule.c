@@ -76,12 +76,19 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
     TRY(check_span(r));
     TRY(check_rows(r, context));
     TRY(check_adapters(r));
-    *by = (model_division){.slices = r->slices, .tokens = r->tokens};
+    *by = (model_division){.slices = r->slices, .tokens = r->tokens, .documents = r->documents};
     if (r->adapters) by->adapters = *r->adapters;
     if ((!r->rows && r->tokens <= 1) || dropped % 4 == 0) return ERR_OK;
     return rule_break(r, KEYS("embed", "dropout", r->rows ? "parallel.sequence" : "parallel.token_slices"),
                       "embed = %" PRId64 " is not a multiple of 4, as dropout wants where [parallel] %s", dropped,
                       r->rows ? "sequence = yes" : "token_slices are more than 1");
+}
+
+// Only what continues texts can tell documents apart.
+static err_t check_no_documents(model_rule *r) {
+    if (!r->documents) return ERR_OK;
+    return rule_break(r, KEYS("data.documents", "type"),
+                      "documents = yes is for models that continue texts: expected no");
 }
 
 // There are no positions that could be divided.
@@ -96,6 +103,7 @@ err_t rule_divide_layers(model_rule *r, const char *what, model_division *by) {
     *by = (model_division){.slices = r->slices, .tokens = 1};
     if (r->adapters) by->adapters = *r->adapters;
     TRY(check_no_adapters(r));
+    TRY(check_no_documents(r));
     TRY(check_span(r));
     return check_positions(r, what);
 }
@@ -106,6 +114,7 @@ err_t rule_divide_encoder(model_rule *r, const char *what, int64_t rows, model_d
         return rule_break(r, KEYS("lora.rank", "type"),
                           "adapters are for models that continue texts: type = %s wants rank = 0, found %" PRId64, what,
                           r->adapters->rank);
+    TRY(check_no_documents(r));
     TRY(check_span(r));
     if (r->rows || r->tokens > 1)
         return rule_break(
@@ -124,6 +133,7 @@ err_t rule_divide_samples(model_rule *r, const char *what, model_division *by) {
     *by = (model_division){.slices = 1, .tokens = r->span};
     if (r->adapters) by->adapters = *r->adapters;
     TRY(check_no_adapters(r));
+    TRY(check_no_documents(r));
     TRY(check_positions(r, what));
     if (r->slices <= 1) return ERR_OK;
     return rule_break(r, KEYS("parallel.slices"),

@@ -37,6 +37,7 @@ typedef struct model_rule {
     int64_t tokens;                     // [parallel] token_slices; 0: 1
     int64_t span;                       // [batch] bn_span, in lanes: of micro-batches that are computed as one; 0: 1
     const model_adapters *adapters;     // [lora]; NULL: none
+    bool documents;                     // [data] documents: a sample is several, each a text of its own
     int blocks;                         // which the stages of a pipeline divide among them
     bool demand;                        // rows of tables are made on demand
     bool tied;                          // the first block and the last one share a tensor
@@ -50,6 +51,7 @@ typedef struct model_rule {
 // resolve.
 typedef struct model_division {
     int64_t slices, tokens;  // 0: 1
+    bool documents;          // of a model of texts: no position sees a document but its own
     model_adapters adapters;
 } model_division;
 

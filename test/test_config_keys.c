@@ -519,7 +519,7 @@ static void test_defaults(void **state) {
 }
 
 static const char classes_of[] =
-    "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks lora.rank lora.alpha lora.dropout lora.targets data.crop data.area data.shift data.flip data.shuffle data.holdout data.ignore data.answers batch.global "
+    "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks lora.rank lora.alpha lora.dropout lora.targets data.crop data.area data.shift data.flip data.shuffle data.holdout data.ignore data.answers data.documents data.document_end batch.global "
     "batch.micro batch.lanes batch.bn_span precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm optimizer.rollback "
     "optimizer.momentum optimizer.nesterov optimizer.trust optimizer.muon_momentum optimizer.ema optimizer.groups schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.compress_span reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum outer.compress outer.moments outer.fragments outer.overlap outer.keep | "
@@ -528,7 +528,7 @@ static const char classes_of[] =
     "reduce.nccl_ib reduce.nccl_algorithm reduce.fabric_provider server.count server.weight server.mode cluster.nodes cluster.racks cluster.joined cluster.port cluster.timeout cluster.heartbeat cluster.elastic cluster.min_ranks cluster.dead_s cluster.give_up_s cluster.evict_slow cluster.slow_s snapshot.every snapshot.live checkpoint.every checkpoint.compare checkpoint.async checkpoint.compress checkpoint.misses checkpoint.keep_best eval.every eval.patience eval.best_of eval.weights eval.batches eval.protocol "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop sample.template log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
-    "data.prefetch data.workers data.retry pack.input pack.images pack.val_input pack.output pack.tokenizer pack.text_key pack.template pack.shard_tokens pack.val_fraction "
+    "data.prefetch data.workers data.retry pack.input pack.images pack.val_input pack.output pack.tokenizer pack.text_key pack.template pack.documents pack.shard_tokens pack.val_fraction "
     "pack.shard_images pack.size pack.bad_most pack.clicks pack.threshold pack.shard_records pack.compress parallel.offload_dir reduce.nccl_library reduce.nccl_interface reduce.fabric_domain cluster.secret_file checkpoint.keep checkpoint.compress_level eval.sets eval.text eval.choices sample.batch sample.tokenizer log.every "
     "log.jsonl log.tensorboard log.report log.ranks_every log.watch log.machine_every log.http log.http_token log.prom_file ";
 

@@ -54,12 +54,13 @@ static err_t open_words(exam *x, const config *c, const model *net) {
     return x->words ? ERR_OK : tokenizer_open(&x->words, "bytes");  // of bytes a text need not have all
 }
 
-static rows_from from_of(const exam *x, const model *net, const char *path) {
-    return (rows_from){.path = path, .words = x->words, .context = net->context, .vocab = net->vocab};
+static rows_from from_of(const exam *x, const config *c, const model *net, const char *path) {
+    return (rows_from){
+        .path = path, .words = x->words, .context = net->context, .vocab = net->vocab, .places = c->data.documents};
 }
 
 static err_t open_files(exam *x, const config *c, const model *net) {
-    rows_from text = from_of(x, net, c->eval.text), choices = from_of(x, net, c->eval.choices);
+    rows_from text = from_of(x, c, net, c->eval.text), choices = from_of(x, c, net, c->eval.choices);
     if (*text.path && passage_open(&x->text, &text, c->pack.text_key) != ERR_OK) return err_prefix("[eval] text");
     if (*choices.path && questions_open(&x->questions, &choices, c->eval.protocol) != ERR_OK)
         return err_prefix("[eval] choices");

@@ -24,6 +24,8 @@ static const struct {
     {"data.holdout", NULL},
     {"data.ignore", NULL},
     {"data.answers", NULL},
+    {"data.documents", NULL},
+    {"data.document_end", NULL},
     {"data.crop", NULL},  // the shape of the weights says whether it fits
     {"data.area", NULL},
     {"data.shift", NULL},

@@ -49,6 +49,8 @@ static source_options source_options_of(session *x, const char *files, bool held
                             .ignores = c->data.ignore >= 0,
                             .ignored = c->data.ignore,
                             .answers = c->data.answers,
+                            .documents = c->data.documents,
+                            .document_end = c->data.document_end,
                             .mask = x->net->mask,
                             .begin = x->net->begin,
                             .end = x->net->end,

@@ -236,6 +236,9 @@ static void print_answers(const pack_report *r, int64_t context, FILE *out) {
             "        %" PRId64 " samples for a context of %" PRId64 " tokens, with %" PRId64
             " tokens of answers; %" PRId64 " cut at the end, %" PRId64 " left out, as no answer was left of them\n",
             r->documents, context, r->answers, r->cut, r->left_out);
+    if (r->rows < r->documents)
+        fprintf(out, "        in %" PRId64 " rows, which are full to %.1f %%\n", r->rows,
+                100 * (double)r->filled / ((double)r->rows * (double)(context + 1)));
 }
 
 err_t verb_pack(const config *c, FILE *out) {
@@ -256,6 +259,7 @@ err_t verb_pack(const config *c, FILE *out) {
                                  .text_key = c->pack.text_key,
                                  .template = c->pack.template,
                                  .context = context,
+                                 .documents = c->pack.documents,
                                  .threads = (int)c->device.threads,
                                  .progress = draws ? draw_pack : NULL,
                                  .ctx = &bar},

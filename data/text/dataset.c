@@ -34,6 +34,7 @@ static void hash_tokens(dataset *d) {
         if (s->row_tokens) crypto_generichash_update(&state, b, 4);
         if (s->labels) crypto_generichash_update(&state, b, 4);
         if (s->numbers) crypto_generichash_update(&state, b, 4);
+        if (s->documents) crypto_generichash_update(&state, b, 4);
         for (int64_t k = 0; k < s->blocks; k++) {
             le32_put(b, s->table[k].raw_crc);
             crypto_generichash_update(&state, b, 4);
@@ -53,6 +54,10 @@ static err_t check_rows(const dataset *d, const shard *s) {
         return err_set(ERR_DATA,
                        "%s: its labels are numbers, and those of %s are classes: expected the same of all files",
                        s->numbers ? s->file.path : first->file.path, s->numbers ? first->file.path : s->file.path);
+    if (s->documents != first->documents)
+        return err_set(ERR_DATA,
+                       "%s: its rows hold several documents, and those of %s one each: expected the same of all files",
+                       s->documents ? s->file.path : first->file.path, s->documents ? first->file.path : s->file.path);
     if (s->row_tokens == first->row_tokens) return ERR_OK;
     if (!s->row_tokens || !first->row_tokens)
         return err_set(ERR_DATA, "%s: answers are marked in it, and not in %s: expected the same of all files",
@@ -82,7 +87,7 @@ static err_t open_all(dataset *d, const file_list *files, const dataset_options 
     }
     d->info.files = count;
     d->info.row_tokens = d->shards[0].row_tokens, d->info.labels = d->shards[0].labels;
-    d->info.numbers = d->shards[0].numbers;
+    d->info.numbers = d->shards[0].numbers, d->info.documents = d->shards[0].documents;
     d->info.tokens = d->start[count];
     hash_tokens(d);
     return shard_io_reserve(&d->io, d->shards, count);

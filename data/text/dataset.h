@@ -27,6 +27,7 @@ typedef struct dataset_info {
     int64_t row_tokens;  // of a sample, where answers are marked (data/text/shard.h); else 0
     bool labels;         // texts have labels: a row ends with its length and its label
     bool numbers;        // these are numbers, FP32
+    bool documents;      // rows hold several documents
     int token_bytes;     // that hold the tokens of every file: 1, 2 or 4
     // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes'
     // CRC)
@@ -41,7 +42,7 @@ dataset_info dataset_about(const dataset *d);
 // out[0..n) = tokens first .. first+n of the stream; may cross shard files. One thread at a time.
 err_t dataset_read(dataset *d, int64_t first, int64_t n, int32_t *out);
 
-// The same with marks[0..n) = 1 for the tokens of an answer, where they are marked.
+// The same with marks[0..n) = what is marked of the tokens (data/text/shard.h).
 err_t dataset_read_marked(dataset *d, int64_t first, int64_t n, int32_t *out, uint8_t *marks);
 
 // Reads everything and checks every checksum. Calls report(ctx, text) for each damaged block; returns ERR_DATA if there

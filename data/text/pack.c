@@ -93,6 +93,7 @@ static err_t begin_shard(pack *p) {
     TRY(shard_set_path(&p->set, path, p->split, p->shard, ".tmp"));
     TRY(shard_write_open(&p->writer, path, p->token_bytes, p->left, p->o->compress));
     if (p->unit > 1) shard_write_rows(p->writer, p->unit, has_labels(p));
+    if (p->o->documents) shard_write_documents(p->writer);
     if (p->o->template == CHAT_NUMBERS) shard_write_numbers(p->writer);
     return ERR_OK;
 }
@@ -344,6 +345,7 @@ static err_t fill_rows(pack *p, const char *path, const char *const *names) {
     chat_spooled done;
     chat_spool_options o = {.vocab = p->t ? tokenizer_about(p->t).vocab : 256,
                             .row_tokens = p->unit,
+                            .documents = p->o->documents,
                             .progress = p->o->progress ? tell : NULL,
                             .ctx = p};
     if (chat_open(&o.chat, p->o->template, p->t_wanted ? p->o->tokenizer : "bytes", p->t) != ERR_OK)
@@ -352,6 +354,7 @@ static err_t fill_rows(pack *p, const char *path, const char *const *names) {
     chat_close(o.chat);
     TRY(rc);
     p->r->cut = done.cut, p->r->left_out = done.left_out, p->r->answers = done.answers;
+    p->r->rows = p->spool.tokens / p->unit, p->r->filled = done.filled;
     if (p->spool.tokens > 0) return ERR_OK;
     return err_set(ERR_DATA,
                    "[pack] input = %s: no sample has an answer within its first %" PRId64 " tokens (%" PRId64
@@ -433,11 +436,17 @@ static err_t write_about(pack *p) {
 // --- all of it -------------------------------------------------------------------------------------------------------
 
 static err_t check(const pack_options *o) {
+    bool chats = o->template != CHAT_NO && o->template != CHAT_LABELS && o->template != CHAT_NUMBERS;
     if (!o->input || !o->output || !*o->output) return err_set(ERR_CONFIG, "[pack] input and output: expected both");
     if (o->shard_tokens < 1)
         return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
     if (!(o->val_fraction >= 0 && o->val_fraction < 1))
         return err_set(ERR_CONFIG, "[pack] val_fraction = %g, expected 0 to less than 1", o->val_fraction);
+    if (o->documents && !chats)
+        return err_set(
+            ERR_CONFIG,
+            "[pack] documents = yes puts several conversations into a row: expected template = auto, chatml, "
+            "llama3 or plain, or documents = no");
     if (o->template != CHAT_NO && (o->context < 1 || o->context >= SHARD_ROW_MAX))
         return err_set(ERR_CONFIG, "[model] context = %" PRId64 ", expected 1 to %d to pack conversations for it",
                        o->context, SHARD_ROW_MAX - 1);

@@ -23,6 +23,7 @@ typedef struct pack_options {
     // CHAT_LABELS, CHAT_NUMBERS: a text with a label (data/text/labels.h), and becomes a sample of context tokens
     chat_template template;
     int64_t context;
+    bool documents;  // with a template of conversations: as many of them in a sample as fit
     // Only with a tokenizer:
     int threads;                                               // 0: as many as there are processors
     void (*progress)(void *ctx, int64_t done, int64_t bytes);  // of the input, as it is stored; NULL: not wanted
@@ -33,6 +34,7 @@ typedef struct pack_report {
     int64_t files_in, files_skipped, bytes_in, train_tokens, val_tokens;
     int64_t documents, text_bytes;   // with a tokenizer: of text, uncompressed
     int64_t cut, left_out, answers;  // with a template, as in chat_spooled and labels_spooled
+    int64_t rows, filled;            // of conversations, as in chat_spooled
     int64_t classes;                 // different labels; 0: texts have none
     bool numbers;                    // labels are numbers
     int shards_out;

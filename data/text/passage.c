@@ -119,7 +119,7 @@ static err_t take_all(maker *m, const char *key) {
 err_t passage_open(passage *p, const rows_from *o, const char *key) {
     maker m = {.o = o, .p = p};
     *p = (passage){.prefix = rows_prefix(o->words)};
-    TRY(rows_open(&m.rows, o->context, o->vocab));
+    TRY(rows_open(&m.rows, o));
     err_t rc = encoder_open(&m.e, o->words);
     if (rc == ERR_OK) rc = take_all(&m, key);
     if (rc == ERR_OK) p->from = rows_done(m.rows, 1);

@@ -299,8 +299,7 @@ static err_t take_file(maker *m) {
 err_t questions_open(questions **out, const rows_from *o, question_protocol protocol) {
     questions *q = *out = calloc(1, sizeof *q);
     maker m = {.o = o, .protocol = protocol, .q = q};
-    err_t rc =
-        q ? rows_open(&q->rows, o->context, o->vocab) : err_set(ERR_INTERNAL, "%s: no memory for questions", o->path);
+    err_t rc = q ? rows_open(&q->rows, o) : err_set(ERR_INTERNAL, "%s: no memory for questions", o->path);
     if (rc == ERR_OK) rc = encoder_open(&m.e, o->words);
     if (rc == ERR_OK) rc = take_file(&m);
     if (rc == ERR_OK) q->from = rows_done(q->rows, 1);

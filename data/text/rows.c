@@ -25,24 +25,28 @@ enum { IDS_MOST = 1 << 27, ROWS_MOST = 1 << 24 };
 struct rows {
     source head;
     int64_t context, vocab, longest;
+    bool places;
     id_list ids;
     row_list row;
 };
 
-enum { TOKENS, TARGETS };
+enum { TOKENS, PLACES };  // targets come last
 
 static err_t rows_read(source *s, const source_draw *d, void *const *out) {
     const rows *r = (const rows *)s;
     const row *x = &r->row.at[d->sample];
     const int32_t *ids = r->ids.at + x->at;
+    int targets = s->tensors - 1;
     int64_t T = s->about.units_per_sample, read = x->count - 1, first = read - x->asked;
     if (out[TOKENS]) {
         int32_t *to = out[TOKENS];
         memcpy(to, ids, (size_t)read * sizeof *to);
         memset(to + read, 0, (size_t)(T - read) * sizeof *to);
     }
-    if (out[TARGETS]) {
-        int32_t *to = out[TARGETS];
+    if (r->places && out[PLACES])
+        for (int64_t t = 0; t < T; t++) ((int32_t *)out[PLACES])[t] = (int32_t)t;
+    if (out[targets]) {
+        int32_t *to = out[targets];
         for (int64_t t = 0; t < T; t++) to[t] = t >= first && t < read ? ids[t + 1] : -1;
     }
     return ERR_OK;
@@ -56,10 +60,10 @@ static void rows_free(source *s) { rows_close((rows *)s); }
 
 static const source_type type = {.read = rows_read, .verify = rows_verify, .cancel = rows_cancel, .close = rows_free};
 
-err_t rows_open(rows **out, int64_t context, int64_t vocab) {
+err_t rows_open(rows **out, const rows_from *o) {
     rows *r = *out = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for rows of tokens");
-    *r = (rows){.head = {.type = &type}, .context = context, .vocab = vocab};
+    *r = (rows){.head = {.type = &type}, .context = o->context, .vocab = o->vocab, .places = o->places};
     return ERR_OK;
 }
 
@@ -119,11 +123,12 @@ source *rows_done(rows *r, int files) {
     s->about =
         (source_info){.samples = r->row.n, .units = r->ids.n, .units_per_sample = T, .unit = "tokens", .files = files};
     hash_rows(r, s->about.hash);
-    s->tensors = s->inputs = 2;
+    s->tensors = s->inputs = r->places ? 3 : 2;
     for (int k = 0; k < s->inputs; k++) {
         s->tensor[k] = (tensor_spec){.name = "tokens", .type = INT32, .dims = 1, .size = {T, 1, 1}, .limit = r->vocab};
         s->place[k] = k;
     }
-    strcpy(s->tensor[TARGETS].name, "targets");
+    if (r->places) strcpy(s->tensor[PLACES].name, "positions");
+    strcpy(s->tensor[s->tensors - 1].name, "targets");
     return s;
 }

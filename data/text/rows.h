@@ -19,6 +19,7 @@ typedef struct rows_from {
     const char *path;
     const tokenizer *words;
     int64_t context, vocab;  // of the model
+    bool places;             // it reads places in documents, too: a row is one
 } rows_from;
 
 // The token to put before a text, so that its first token can be asked: the one that the tokenizer begins or else ends
@@ -29,7 +30,7 @@ static inline int32_t rows_prefix(const tokenizer *words) {
 }
 
 // For a model that reads at most `context` tokens at once, all below `vocab`.
-err_t rows_open(rows **out, int64_t context, int64_t vocab);
+err_t rows_open(rows **out, const rows_from *o);
 
 // Not needed after rows_done: source_close does it.
 void rows_close(rows *r);
@@ -39,9 +40,9 @@ void rows_close(rows *r);
 // holds, a token that the model does not know, or more rows than are kept in memory.
 err_t rows_add(rows *r, const int32_t *ids, int64_t count, int64_t asked, bool *cut);
 
-// There will be no more rows. The source has samples of `tokens` and `targets`, both (T) INT32: T is as long as the
-// longest row needs, in whole tiles of ROWS_TILE, at most `context`. Row k is sample k. files: how many they were made
-// of.
+// There will be no more rows. The source has samples of `tokens`, perhaps `positions`, and `targets`, each (T) INT32: T
+// is as long as the longest row needs, in whole tiles of ROWS_TILE, at most `context`. Row k is sample k. files: how
+// many they were made of.
 enum { ROWS_TILE = 64 };
 source *rows_done(rows *r, int files);
 

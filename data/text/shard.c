@@ -200,14 +200,17 @@ static err_t check_rows(shard *s, const uint8_t *h) {
     if (row < 2 || row > SHARD_ROW_MAX) return wrong(s, 52, "tokens of a row", row, "2 to 16777216");
     if (tokens % row) return wrong(s, 24, "token count", tokens, "a multiple of the tokens of a row");
     s->row_tokens = row, s->labels = le32_get(h + 16) & SHARD_LABELS, s->numbers = numbers;
+    s->documents = le32_get(h + 16) & SHARD_DOCUMENTS;
     return ERR_OK;
 }
 
-// Labels are in marked rows, numbers are labels.
+// Labels are in marked rows, numbers are labels, and a row with a label is one text.
 static bool known_flags(uint32_t flags) {
-    uint32_t rows = flags & (SHARD_MARKS | SHARD_LABELS | SHARD_NUMBERS);
-    bool all = flags == (rows | (flags & SHARD_ZLIB)), labels = rows == (SHARD_MARKS | SHARD_LABELS);
-    return all && (rows == 0 || rows == SHARD_MARKS || labels || rows == (SHARD_MARKS | SHARD_LABELS | SHARD_NUMBERS));
+    static const uint32_t rows[] = {0, SHARD_MARKS, SHARD_MARKS | SHARD_LABELS,
+                                    SHARD_MARKS | SHARD_LABELS | SHARD_NUMBERS, SHARD_MARKS | SHARD_DOCUMENTS};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        if ((flags & ~(uint32_t)SHARD_ZLIB) == rows[k]) return true;
+    return false;
 }
 
 // Checks that the header agrees with itself and with the size of the file. Every product stays below 2^63, because
@@ -225,7 +228,7 @@ static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     uint64_t tokens = le64_get(h + 24), blocks = le64_get(h + 32), bytes = le64_get(h + 40);
     if (version != SHARD_VERSION) return wrong(s, 8, "shard version", version, "1; a newer lockstep reads it");
     if (width != 1 && width != 2 && width != 4) return wrong(s, 12, "bytes per token", width, "1, 2 or 4");
-    if (!known_flags(flags)) return wrong(s, 16, "flags", flags, "0 to 3, 6, 7, 14 or 15");
+    if (!known_flags(flags)) return wrong(s, 16, "flags", flags, "0 to 3, 6, 7, 14, 15, 18 or 19");
     if (block < 1 || block > SHARD_BLOCK_MAX / width)
         return wrong(s, 20, "tokens per block", block, "1 to 4 MiB of tokens");
     if (tokens < 1 || tokens > UINT64_C(1) << 58) return wrong(s, 24, "token count", tokens, "1 to 2^58");

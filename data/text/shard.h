@@ -7,7 +7,8 @@
 //      8  version       u32      1
 //     12  token bytes   u32      1, 2 or 4
 //     16  flags         u32      bit 0: blocks may be zlib streams; bit 1: answers are marked; bit 2,
-//                            with it: texts have labels; bit 3, with both: which are numbers
+//                            with it: texts have labels; bit 3, with both: which are numbers; bit 4, with
+//                            bit 1 alone: rows hold several documents
 //     20  block tokens  u32      tokens of every block but the last
 //     24  tokens        u64
 //     32  blocks        u64
@@ -24,9 +25,10 @@
 // block the hash of a dataset does not depend on compression.
 //
 // Where answers are marked, tokens have 2 or 4 bytes, and the highest bit of one says that it is part of an answer: its
-// loss counts where it is the next one. The tokens are rows of equal length, a sample each. Where texts have labels,
-// the bit says that a token is of the second text, and a row's last two numbers are its length and its label
-// (data/text/labels.h). Where labels are numbers, tokens have 4 bytes, and a label is the bits of an FP32.
+// loss counts where it is the next one. The tokens are rows of equal length, a sample each. Where rows hold several
+// documents, the bit below it says that a document begins with the token, or what fills the row up. Where texts have
+// labels, the highest bit says that a token is of the second text, and a row's last two numbers are its length and its
+// label (data/text/labels.h). Where labels are numbers, tokens have 4 bytes, and a label is the bits of an FP32.
 //
 // Foreign formats, read as they are:
 //   llm.c     256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2,
@@ -54,6 +56,7 @@ enum {
     SHARD_MARKS = 2,
     SHARD_LABELS = 4,
     SHARD_NUMBERS = 8,
+    SHARD_DOCUMENTS = 16,
     SHARD_ROW_MAX = 1 << 24,    // most tokens of a marked row
     SHARD_BLOCK_MAX = 1 << 22,  // most bytes of the tokens of a block: bounds what a reader allocates
     // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
@@ -64,6 +67,9 @@ enum {
 };
 
 _Static_assert((int)SHARD_STAGE >= (int)MEGATRON_STAGE, "the stage holds a piece of an index");
+
+// What is marked, of a token that was read: it is part of an answer, or of a second text; it begins a document.
+enum { MARK_ANSWER = 1, MARK_BEGIN = 2 };
 
 extern const uint8_t shard_magic[SHARD_MAGIC_BYTES];
 
@@ -85,6 +91,7 @@ typedef struct shard {
     int64_t block_tokens;  // lockstep format, to the end
     int64_t row_tokens;    // of a sample, where answers are marked; else 0
     bool labels, numbers;  // texts have labels; which are numbers
+    bool documents;        // rows hold several documents
     int64_t blocks;
     shard_block *table;
     uint64_t *checked;  // a bit for each plain block whose CRC has been found right
@@ -123,7 +130,7 @@ void shard_io_close(shard_io *io);
 err_t shard_open(shard *s, shard_io *io, const char *path, source_format format);
 void shard_close(shard *s, shard_io *io);
 
-// out[0..n) = tokens first .. first+n, all inside the shard, and marks[0..n) = 1 for those of an answer (NULL: not
+// out[0..n) = tokens first .. first+n, all inside the shard, and marks[0..n) = what is marked of them (NULL: not
 // wanted). ERR_DATA: a wrong checksum, or a token >= vocab.
 err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out, uint8_t *marks);
 
@@ -140,6 +147,8 @@ typedef struct shard_writer shard_writer;
 err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
 // Answers are marked, in rows of so many tokens. Before the first shard_write.
 void shard_write_rows(shard_writer *w, int64_t row_tokens, bool labels);
+// Also: rows hold several documents.
+void shard_write_documents(shard_writer *w);
 // Also: the labels are numbers.
 void shard_write_numbers(shard_writer *w);
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian

@@ -192,10 +192,12 @@ static int64_t number_at(const shard *s, const uint8_t *raw, int64_t i) {
 
 // The marks of n tokens go from the tokens to marks, unless it is NULL. A token of 2 bytes is not negative yet.
 static void take_marks(const shard *s, int64_t n, int32_t *tokens, uint8_t *marks) {
-    uint32_t mark = s->row_tokens ? UINT32_C(1) << (8 * s->token_bytes - 1) : 0;
+    uint32_t answer = s->row_tokens ? UINT32_C(1) << (8 * s->token_bytes - 1) : 0,
+             begin = s->documents ? answer / 2 : 0;
     for (int64_t i = 0; i < n; i++) {
-        if (marks) marks[i] = ((uint32_t)tokens[i] & mark) != 0;
-        tokens[i] = (int32_t)((uint32_t)tokens[i] & ~mark);
+        uint32_t token = (uint32_t)tokens[i];
+        if (marks) marks[i] = (uint8_t)((token & answer ? MARK_ANSWER : 0) | (token & begin ? MARK_BEGIN : 0));
+        tokens[i] = (int32_t)(token & ~(answer | begin));
     }
 }
 

@@ -18,7 +18,7 @@ struct shard_writer {
     int fd, token_bytes;
     bool compress;
     int64_t row_tokens;  // 0: answers are not marked
-    bool labels, numbers;
+    bool labels, numbers, documents;
     int64_t tokens, block_tokens, blocks;
     int64_t done, block, at;  // tokens taken, blocks written, offset of the next block
     int64_t fill, room;       // bytes in raw, and bytes that fit
@@ -53,6 +53,7 @@ void shard_write_rows(shard_writer *w, int64_t row_tokens, bool labels) {
     w->row_tokens = row_tokens, w->labels = labels;
 }
 
+void shard_write_documents(shard_writer *w) { w->documents = true; }
 void shard_write_numbers(shard_writer *w) { w->numbers = true; }
 
 // Compresses the block into `packed` as a zlib stream. Returns its bytes, or 0 when it is not shorter.
@@ -106,7 +107,8 @@ err_t shard_write_finish(shard_writer *w) {
     le32_put(w->head + 8, SHARD_VERSION);
     le32_put(w->head + 12, (uint32_t)w->token_bytes);
     le32_put(w->head + 16, (w->compress ? SHARD_ZLIB : 0) | (w->row_tokens ? SHARD_MARKS : 0) |
-                               (w->labels ? SHARD_LABELS : 0) | (w->numbers ? SHARD_NUMBERS : 0));
+                               (w->labels ? SHARD_LABELS : 0) | (w->numbers ? SHARD_NUMBERS : 0) |
+                               (w->documents ? SHARD_DOCUMENTS : 0));
     le32_put(w->head + 20, (uint32_t)w->block_tokens);
     le64_put(w->head + 24, (uint64_t)w->tokens);
     le64_put(w->head + 32, (uint64_t)w->blocks);

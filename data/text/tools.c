@@ -35,8 +35,8 @@ static err_t describe(const shard *s, FILE *out) {
         fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", with %s\n", s->tokens / s->row_tokens,
                 s->row_tokens - LABEL_ROW, s->numbers ? "numbers" : "labels");
     else if (s->row_tokens)
-        fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", answers marked\n",
-                s->tokens / s->row_tokens, s->row_tokens - 1);
+        fprintf(out, "    %" PRId64 " samples for a context of %" PRId64 ", answers marked%s\n",
+                s->tokens / s->row_tokens, s->row_tokens - 1, s->documents ? ", several documents in each" : "");
     about a;
     TRY(about_find(&a, s->file.path));
     if (!a.known) return ERR_OK;

@@ -22,8 +22,8 @@ enum { ATT_OWN = 64, ATT_WARPS = 4, ATT_THREADS = ATT_WARPS * WARP, ATT_HEAD_MOS
 static const float ATT_NO_SCORE = -1e30f;
 
 // What a kernel is compiled for. PLAIN, the usual case: rows are whole chunks of 16 bytes, nothing is dropped, and
-// it is causal without a window. MORE: such rows, with dropout, a window, or all positions to be seen. ANY finds all of
-// that out when it runs.
+// it is causal without a window. MORE: such rows, with dropout, a window, documents, or all positions to be seen. ANY
+// finds all of that out when it runs.
 enum att_variant { ATT_PLAIN, ATT_MORE, ATT_ANY };
 
 typedef struct attention_shape {
@@ -36,6 +36,7 @@ typedef struct attention_shape {
     float scale;             // 1 / sqrt(D)
     bool all;                // a position sees those after it, too
     const int32_t *lengths;  // with all: of samples; NULL: T
+    const int32_t *places;   // (samples,T) of positions in their documents; NULL: a sample is one
     bool wide;               // rows begin at multiples of 16 bytes and are whole chunks
     bool drop;
     uint32_t limit;  // dropout: words below are dropped
@@ -112,6 +113,19 @@ static inline void attention_sees_all(attention_shape *z, const tensor *qkv, boo
     z->samples = (int)(lengths ? tensor_count(lengths) : z->samples ? z->samples : qkv->size[0]);
 }
 
+// Where a sample is several documents. After attention_sees_all.
+static inline void attention_sees_documents(attention_shape *z, const tensor *qkv, const tensor *places) {
+    if (!places) return;
+    assert(!z->all && places->type == INT32 && places->dims == 2 && places->size[1] == z->time &&
+           qkv->size[0] % places->size[0] == 0);
+    z->places = (const int32_t *)places->data, z->samples = (int)places->size[0];
+}
+
+// PLAIN will do, as far as the rows allow.
+static inline bool attention_is_plain(const attention_shape *z) {
+    return !z->drop && z->window == z->time && !z->all && !z->places;
+}
+
 // Blocks for every tile of `rows` rows of every one of `heads` heads of every sample.
 static inline unsigned attention_blocks(const tensor *qkv, const attention_shape *z, int heads, int rows) {
     return (unsigned)(qkv->size[0] * heads * ceil_div(z->time, rows));
@@ -154,6 +168,25 @@ __device__ __forceinline__ int64_t att_y(const attention_shape &z, int sample, i
 // Positions of a sample that are seen.
 __device__ __forceinline__ int att_length(const attention_shape &z, int sample) {
     return z.lengths ? max(1, min(z.lengths[sample % z.samples], z.time)) : z.time;
+}
+
+// Positions that one of a sample sees, itself included.
+__device__ __forceinline__ int att_seen(const attention_shape &z, int sample, int t) {
+    if (!z.places || t >= z.time) return z.window;
+    return min(z.window, max(z.places[(int64_t)(sample % z.samples) * z.time + t], 0) + 1);
+}
+
+// The first of them.
+__device__ __forceinline__ int att_begin(const attention_shape &z, int sample, int t) {
+    return max(t - att_seen(z, sample, t) + 1, 0);
+}
+
+// One past the last query that sees some of the keys first .. first + rows - 1, or a later one of the same `step`.
+__device__ __forceinline__ int att_queries_end(const attention_shape &z, int sample, int first, int rows, int step) {
+    int most = (int)min((int64_t)first + rows - 1 + z.window, (int64_t)z.time), t = (first + rows) / step * step;
+    if (!z.places) return most;
+    while (t < most && att_begin(z, sample, t) < first + rows) t += step;
+    return min(t, most);
 }
 
 // And from the start of lse and delta.

@@ -76,8 +76,8 @@ __device__ __forceinline__ void gradient_of_scores(float (&s)[M / 8][4], float (
 // Pairs of a query with a key that it does not see, and rows past the end, count for nothing, whatever was computed of
 // them. row and column: the first in time.
 template <bool KEYS, bool WINDOW, int M>
-__device__ __forceinline__ void mask_pairs(float (&s)[M / 8][4], float (&dp)[M / 8][4], int row, int column, int length,
-                                           const attention_shape &z) {
+__device__ __forceinline__ void mask_pairs(float (&s)[M / 8][4], float (&dp)[M / 8][4], int row, int column, int sample,
+                                           int length, const attention_shape &z) {
     const int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int n = 0; n < M / 8; n++)
@@ -85,7 +85,8 @@ __device__ __forceinline__ void mask_pairs(float (&s)[M / 8][4], float (&dp)[M /
         for (int i = 0; i < 4; i++) {
             int r = row + lane / 4 + i / 2 * 8, col = column + n * 8 + lane % 4 * 2 + i % 2, query = KEYS ? col : r,
                 key = KEYS ? r : col;
-            bool hidden = WINDOW && z.all ? key >= length : key > query || (WINDOW && key + z.window <= query);
+            bool hidden =
+                WINDOW && z.all ? key >= length : key > query || (WINDOW && key + att_seen(z, sample, query) <= query);
             if (hidden || query >= z.time) s[n][i] = dp[n][i] = 0;
         }
 }
@@ -119,11 +120,11 @@ __global__ void __launch_bounds__(ATT_THREADS, W == 64 && V == ATT_PLAIN ? 3 : 1
     const int kv = KEYS ? at.head : at.head / z.group, head0 = KEYS ? at.head * z.group : at.head;
     const bool all = V != ATT_PLAIN && z.all;
     const int length = all ? att_length(z, at.sample) : z.time;
-    const int begin = all ? 0 : KEYS ? first / N : V == ATT_PLAIN ? 0 : max(first - z.window + 1, 0) / N;
+    const int begin = all ? 0 : KEYS ? first / N : V == ATT_PLAIN ? 0 : att_begin(z, at.sample, first) / N;
     const int seen = all              ? (KEYS ? z.time : length)
                      : !KEYS          ? first + ATT_OWN
                      : V == ATT_PLAIN ? z.time
-                                      : (int)min((int64_t)first + ATT_OWN - 1 + z.window, (int64_t)z.time);
+                                      : att_queries_end(z, at.sample, first, ATT_OWN, N);
     const int end = (min(seen, z.time) + N - 1) / N;
 
     const bool drop = V != ATT_PLAIN && z.drop;
@@ -180,9 +181,11 @@ __global__ void __launch_bounds__(ATT_THREADS, W == 64 && V == ATT_PLAIN ? 3 : 1
                                                drop ? att_number(z, at.sample, head) : head, z);
                 const bool unseen =
                     // by the last query: the first key
-                    V != ATT_PLAIN && (KEYS ? column + M - 1 - from : from + 15 - column) >= z.window;
+                    V != ATT_PLAIN && !all &&
+                    att_begin(z, at.sample, min(KEYS ? column + M - 1 : from + 15, z.time - 1)) >
+                        (KEYS ? from : column);
                 if (latest > earliest || unseen || all || (KEYS ? column + M : from + 16) > z.time)
-                    mask_pairs<KEYS, V != ATT_PLAIN, M>(s, dp, from, column, length, z);
+                    mask_pairs<KEYS, V != ATT_PLAIN, M>(s, dp, from, column, at.sample, length, z);
                 if constexpr (KEYS) add_product<T, W, M, A>(sum2, s, tile2 + left * W, chunk);
                 add_product<T, W, M, A>(sum1, dp, tile1 + left * W, chunk);
             }
@@ -233,6 +236,7 @@ err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
     assert(args->lse->type == FP32 && args->delta->type == FP32 && tensor_count(args->lse) == stats &&
            tensor_count(args->delta) == stats);
     attention_sees_all(&z, args->qkv, args->all, args->lengths);
+    attention_sees_documents(&z, args->qkv, args->places);
     TRY(attention_fits(&z, "attention_backward"));
     z.wide = z.wide && ((uintptr_t)args->dqkv->data | (uintptr_t)args->dy->data | (uintptr_t)args->y->data) % 16 == 0;
     int blocks = (int)ceil_div(args->heads * z.time, 32);  // of a sample
@@ -241,7 +245,7 @@ err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
                    (float *)args->delta->data, (const T *)args->dy->data, (const T *)args->y->data, blocks, z));
     if (args->qkv->type == FP32)
         return attention_backward_fp32(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s);
-    bool plain = !z.drop && z.window == z.time && !z.all && (z.group == 1 || z.head > 64);
+    bool plain = attention_is_plain(&z) && (z.group == 1 || z.head > 64);
     if (args->qkv->type == BF16)
         ATT_BY_SHAPE(z, plain, W, V,
                      return (backward_16<bf16, W, V>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s)));

@@ -5,10 +5,11 @@
 // One tile's scores of a warp become probabilities relative to the row's maximum so far, and are added to the running
 // sums. What was summed with the old maximum must be multiplied by shrink (Milakov & Gimelshein 2018). max is of
 // unscaled scores; c turns them into powers of 2. A row that sees no key of the tile keeps its maximum, ATT_NO_SCORE at
-// first. length: of a sample all of whose positions are seen; 0: it is causal.
+// first. seen: positions that each of the lane's rows sees, itself included. length: of a sample all of whose positions
+// are seen; 0: it is causal.
 template <int N, bool WINDOW>
 __device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[2], float (&sum)[2], float (&shrink)[2],
-                                             int row, int key, float c, int window, int length) {
+                                             int row, int key, float c, const int (&seen)[2], int length) {
     int lane = threadIdx.x % WARP;
     if (WINDOW && length) {
         if (key + N > length) {
@@ -18,13 +19,17 @@ __device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[
                 for (int i = 0; i < 4; i++)
                     if (key + n * 8 + lane % 4 * 2 + i % 2 >= length) s[n][i] = -INFINITY;
         }
-    } else if (WINDOW &&
-               row + 15 - window >= key) {  // the row that the warp ends with does not see the tile's first key
+    } else if (WINDOW) {
 #pragma unroll
-        for (int n = 0; n < N / 8; n++)
+        for (int h = 0; h < 2; h++) {
+            const int hidden = row + lane / 4 + h * 8 - seen[h];  // the last key that the row does not see, before it
+            if (hidden < key) continue;
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (key + n * 8 + lane % 4 * 2 + i % 2 <= row + lane / 4 + i / 2 * 8 - window) s[n][i] = -INFINITY;
+            for (int n = 0; n < N / 8; n++)
+#pragma unroll
+                for (int i = 2 * h; i < 2 * h + 2; i++)
+                    if (key + n * 8 + lane % 4 * 2 + i % 2 <= hidden) s[n][i] = -INFINITY;
+        }
     }
     if (!(WINDOW && length) &&
         key + N - 1 > row) {  // the row that the warp begins with does not see the tile's last key
@@ -87,12 +92,15 @@ __global__ void __launch_bounds__(ATT_THREADS)
     const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16;
     const int length = V != ATT_PLAIN && z.all ? att_length(z, at.sample) : 0;
     const int tiles = ((length ? length : min(at.first + ATT_OWN, z.time)) + N - 1) / N;
-    const int stride = z.row, begin = V == ATT_PLAIN || length ? 0 : max(at.first - z.window + 1, 0) / N,
+    const int stride = z.row, begin = V == ATT_PLAIN || length ? 0 : att_begin(z, at.sample, at.first) / N,
               kv = at.head / z.group;
     const T *keys = qkv + att_k(z, at.sample, begin * N, kv), *values = keys + z.apart;
     const float c = z.scale * 1.4426950408889634f;  // log2(e)
 
     const bool drop = V != ATT_PLAIN && z.drop;
+    int seen[2] = {z.window, z.window};
+    if (V != ATT_PLAIN)
+        for (int h = 0; h < 2; h++) seen[h] = att_seen(z, at.sample, at.first + row + lane / 4 + h * 8);
     tile_source<T, W, ATT_OWN, V> from_q(qkv + att_q(z, at.sample, at.first, at.head), stride, z);
     tile_source<T, W, N, V> from_k(keys, stride, z), from_v(values, stride, z);
     own_rows<T, W, W == 64> own;
@@ -115,7 +123,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
         if (j == begin) own.open(q, row);
         float s[N / 8][4];
         scores_of<T, W, N>(s, own, row, k + j % 2 * N * W);
-        softmax_tile<N, V != ATT_PLAIN>(s, max, total, shrink, at.first + row, key, c, z.window, length);
+        softmax_tile<N, V != ATT_PLAIN>(s, max, total, shrink, at.first + row, key, c, seen, length);
         if (drop) drop_keys<N>(s, keep, z, at, row, key);
         if (__any_sync(0xffffffffu, shrink[0] != 1.0f ||
                                         shrink[1] != 1.0f)) {  // most tiles leave all maxima: times one changes no bit
@@ -156,10 +164,11 @@ err_t cuda_attention_forward(const attention_forward_args *args, stream *s) {
     assert(args->y->type == args->qkv->type && tensor_count(args->y) == args->qkv->size[0] * z.time * z.channels);
     assert(args->lse->type == FP32 && tensor_count(args->lse) == args->qkv->size[0] * args->heads * z.time);
     attention_sees_all(&z, args->qkv, args->all, args->lengths);
+    attention_sees_documents(&z, args->qkv, args->places);
     TRY(attention_fits(&z, "attention_forward"));
     z.wide = z.wide && (uintptr_t)args->y->data % 16 == 0;
     if (args->qkv->type == FP32) return attention_forward_fp32(args->y, args->lse, args->qkv, &z, s);
-    bool plain = !z.drop && z.window == z.time && !z.all;
+    bool plain = attention_is_plain(&z);
     if (args->qkv->type == BF16)
         ATT_BY_SHAPE(z, plain, W, V, return (forward_launch<bf16, W, V>(args->y, args->lse, args->qkv, &z, s)));
     else ATT_BY_SHAPE(z, plain, W, V, return (forward_launch<fp16, W, V>(args->y, args->lse, args->qkv, &z, s)));

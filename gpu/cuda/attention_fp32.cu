@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
     const att_place at = att_place_of(z, z.heads, ATT_WARPS * R, true);
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, row = warp * R,
               last = z.all ? att_length(z, at.sample) : min(at.first + ATT_WARPS * R, z.time);
-    const int begin = z.all ? 0 : max(at.first - z.window + 1, 0) / PASS * PASS, kv = at.head / z.group;
+    const int begin = z.all ? 0 : att_begin(z, at.sample, at.first) / PASS * PASS, kv = at.head / z.group;
     const int64_t stride = z.channels + 2 * z.apart;
     const float *keys = qkv + att_k(z, at.sample, 0, kv), *values = keys + z.apart;
     float sum[R][W / WARP] = {}, max[R], total[R], s[R];
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int t = at.first + row + r;
-            bool seen = z.all ? key + lane < last : (unsigned)(t - key - lane) < (unsigned)z.window;
+            bool seen = z.all ? key + lane < last : (unsigned)(t - key - lane) < (unsigned)att_seen(z, at.sample, t);
             float x = seen ? s[r] * z.scale : -INFINITY, old = max[r];
             max[r] = fmaxf(old, warp_max(x));
             float shrink = expf(old - max[r]), p = expf(x - max[r]);
@@ -146,13 +146,14 @@ __global__ void __launch_bounds__(ATT_THREADS)
 // columns are queries.
 template <bool KEYS, int R>
 __device__ __forceinline__ void floats_gradient(float (&s)[R], float (&dp)[R], const float *lse, const float *delta,
-                                                const uint8_t *keep, int row, int own, int other, int head, int length,
-                                                const attention_shape &z) {
+                                                const uint8_t *keep, int row, int own, int other, int head, int sample,
+                                                int length, const attention_shape &z) {
     const int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int r = 0; r < R; r++) {
         int query = KEYS ? other + lane : own + row + r, key = KEYS ? own + row + r : other + lane;
-        bool seen = (z.all ? key < length : (unsigned)(query - key) < (unsigned)z.window) && query < z.time,
+        bool seen = (z.all ? key < length : (unsigned)(query - key) < (unsigned)att_seen(z, sample, query)) &&
+                    query < z.time,
              stays = true;
         float p = seen ? expf(fmaf(s[r], z.scale, -lse[query])) : 0.0f, d = seen ? delta[query] : 0.0f;
         if (z.drop && seen)
@@ -190,9 +191,9 @@ __global__ void __launch_bounds__(ATT_THREADS)
     const int kv = KEYS ? at.head : at.head / z.group, head0 = KEYS ? at.head * z.group : at.head;
     const float *k = qkv + att_k(z, at.sample, 0, kv), *v = k + z.apart;
     const int length = z.all ? att_length(z, at.sample) : z.time;
-    const int begin = z.all ? 0 : (KEYS ? first : max(first - z.window + 1, 0)) / PASS * PASS;
+    const int begin = z.all ? 0 : (KEYS ? first : att_begin(z, at.sample, first)) / PASS * PASS;
     const int end = z.all  ? (KEYS ? z.time : length)
-                    : KEYS ? (int)min((int64_t)first + OWN - 1 + z.window, (int64_t)z.time)
+                    : KEYS ? att_queries_end(z, at.sample, first, OWN, PASS)
                            : min(first + OWN, z.time);
     float sum1[R][W / WARP] = {}, sum2[KEYS ? R : 1][KEYS ? W / WARP : 1] = {}, s[R], dp[R];
     floats_load<W, W, OWN>(own1, KEYS ? k + first * wide : qkv + att_q(z, at.sample, first, head0), wide,
@@ -212,7 +213,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
             floats_scores<W, R>(s, own1 + row * W, pass1);
             floats_scores<W, R>(dp, own2 + row * W, pass2);
             floats_gradient<KEYS, R>(s, dp, lse + rows, delta + rows, keep, row, first, other,
-                                     z.drop ? att_number(z, at.sample, head) : head, length, z);
+                                     z.drop ? att_number(z, at.sample, head) : head, at.sample, length, z);
             if constexpr (KEYS) floats_add<W, R>(sum2, s, mids + warp * PASS * R, pass2);
             floats_add<W, R>(sum1, dp, mids + warp * PASS * R, pass1);
             __syncthreads();

@@ -21,14 +21,14 @@ static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)cei
 
 // --- forward ---------------------------------------------------------------------------------------------------------
 
-// x[b,t] = factor * wte[token[b,t]] + wpe[t], or without it. A warp a position. Of a part of the table, whose first row
-// is that of token `first`, other tokens give zeros.
+// x[b,t] = factor * wte[token[b,t]] + wpe[t], or wpe[places[b,t]], or without it. A warp a position. Of a part of the
+// table, whose first row is that of token `first`, other tokens give zeros.
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
 __global__ void __launch_bounds__(BLOCK)
-    embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions, int64_t length,
-                 int64_t width, int64_t vocabulary, bool part, int64_t first, float factor) {
+    embed_kernel(T *x, const int32_t *tokens, const int32_t *places, const T *wte, const T *wpe, int64_t positions,
+                 int64_t length, int64_t width, int64_t vocabulary, bool part, int64_t first, float factor) {
     constexpr int W = 16 / sizeof(T);
     int64_t p = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (p >= positions) return;
@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(BLOCK)
     const bool here = token >= 0 && token < vocabulary;
     assert(part || here);
     if (!here) token = 0;
-    const T *word = wte + token * width, *place = wpe ? wpe + p % length * width : NULL;
+    const int64_t row = places ? places[p] : p % length;
+    const T *word = wte + token * width, *place = wpe ? wpe + row * width : NULL;
 #pragma unroll 4
     for (int64_t i = threadIdx.x * W; i < width; i += WARP * W) {
         float u[W], v[W];
@@ -54,19 +55,21 @@ err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type);
     const tensor *wpe = args->wpe;
     assert(tensor_count(args->x) == positions * width && args->factor != 0);
-    assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == width && wpe->size[0] >= length));
-    const int32_t *token = (const int32_t *)args->tokens->data;
+    assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == width && (wpe->size[0] >= length || args->places)));
+    assert(!args->places || (wpe && args->places->type == INT32 && tensor_count(args->places) == positions));
+    const int32_t *token = (const int32_t *)args->tokens->data,
+                  *places = args->places ? (const int32_t *)args->places->data : NULL;
     const int64_t first = args->part ? args->first : 0;
     dim3 grid(blocks_of(positions, BLOCK / WARP)), block(WARP, BLOCK / WARP);
     BY_TYPE(args->x->type, T, {
         T *out = (T *)args->x->data;
         const T *word = (const T *)args->wte->data, *place = wpe ? (const T *)wpe->data : NULL;
         if (packs<T>(out, width) && packs<T>(word, width) && packs<T>(place, width))
-            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width,
-                   vocabulary, args->part, first, args->factor);
+            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, places, word, place, positions, length,
+                   width, vocabulary, args->part, first, args->factor);
         else
-            LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width,
-                   vocabulary, args->part, first, args->factor);
+            LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, places, word, place, positions, length,
+                   width, vocabulary, args->part, first, args->factor);
     });
     return ERR_OK;
 }
@@ -280,6 +283,24 @@ template <class T, int W> static err_t embed_back(embed_back_args<T> *a, stream 
     return ERR_OK;
 }
 
+template <class T> static err_t embed_back_of(embed_back_args<T> *a, stream *s) {
+    constexpr int W = 4 / sizeof(T);
+    if (a->width % W == 0 && (uintptr_t)a->dx % 4 == 0) return embed_back<T, W>(a, s);
+    return embed_back<T, 1>(a, s);
+}
+
+// Rows of positions are those of a vocabulary of places.
+template <class T>
+static err_t embed_back_places(embed_back_args<T> a, sort_args sort, const embedding_backward_args *args, stream *s) {
+    const int64_t rows = args->dwpe->size[0];
+    assert(args->places->type == INT32 && tensor_count(args->places) == sort.positions && rows < INT32_MAX);
+    assert(tensor_count(args->scratch) >= sort.positions + rows + 1);
+    sort.tokens = (const int32_t *)args->places->data, sort.from = 0;
+    TRY(sort_by_token(sort, rows, s));
+    a.dwte = (float *)args->dwpe->data, a.dwpe = NULL, a.vocabulary = rows, a.factor = 1;
+    return embed_back_of(&a, s);
+}
+
 err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
@@ -289,7 +310,7 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
            vocabulary < INT32_MAX);
     tensor *dwpe = args->dwpe;
     assert(tensor_count(args->dx) == positions * width && args->factor != 0);
-    assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
+    assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && (dwpe->size[0] >= length || args->places)));
     int32_t *order = (int32_t *)args->scratch->data, *begin = order + positions;
     sort_args sort = {};
     sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)args->tokens->data,
@@ -299,9 +320,8 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     if (args->fresh_wte) TRY(cuda_zero(s, args->dwte->data, tensor_bytes(args->dwte)));
     if (dwpe && args->fresh_wpe) TRY(cuda_zero(s, dwpe->data, tensor_bytes(dwpe)));
     BY_TYPE(args->dx->type, T, {
-        constexpr int W = 4 / sizeof(T);
         embed_back_args<T> a = {(float *)args->dwte->data,
-                                dwpe ? (float *)dwpe->data : NULL,
+                                dwpe && !args->places ? (float *)dwpe->data : NULL,
                                 order,
                                 begin,
                                 (const T *)args->dx->data,
@@ -312,8 +332,8 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
                                 0,
                                 0,
                                 args->factor};
-        if (width % W == 0 && (uintptr_t)args->dx->data % 4 == 0) TRY((embed_back<T, W>(&a, s)));
-        else TRY((embed_back<T, 1>(&a, s)));
+        TRY(embed_back_of(&a, s));
+        if (dwpe && args->places) TRY(embed_back_places(a, sort, args, s));
     });
     return ERR_OK;
 }

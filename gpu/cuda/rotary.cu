@@ -6,7 +6,9 @@ enum { BLOCK = 256 };
 template <class T> struct rotary_shape {
     T *x;
     const float *table;
-    int64_t pairs;  // of all heads that are turned, in packs of W
+    const int32_t *places;  // rows of the table; NULL: positions
+    int64_t placed;         // so many of them, again and again
+    int64_t pairs;          // of all heads that are turned, in packs of W
     int time, row, head, heads;
     float sign;
 };
@@ -22,7 +24,8 @@ template <class T, int W> __global__ void __launch_bounds__(BLOCK) rotary_kernel
     const int64_t row = i / of_row;
     const int place = (int)(i % of_row), at = place % packs * W;
     T *x = z.x + row * z.row + place / packs * z.head + at;
-    const float *angle = z.table + row % z.time * z.head + at;
+    const int64_t turned_by = z.places ? z.places[row % z.placed] : row % z.time;
+    const float *angle = z.table + turned_by * z.head + at;
     float a[W], b[W], c[W], s[W];
     load_floats<W>(a, x), load_floats<W>(b, x + half);
     load_floats<W>(c, angle), load_floats<W>(s, angle + half);
@@ -39,9 +42,12 @@ template <class T> static err_t rotary(const rotary_args *args, stream *s) {
     constexpr int W = 16 / sizeof(T);
     const int head = (int)args->table->size[1];
     const int64_t rows = args->x->size[0] * args->x->size[1];
-    rotary_shape<T> z = {
-        (T *)args->x->data, (const float *)args->table->data, 0, (int)args->x->size[1], (int)args->x->size[2], head,
-        args->heads,        args->back ? -1.0f : 1.0f};
+    rotary_shape<T> z = {};
+    z.x = (T *)args->x->data, z.table = (const float *)args->table->data;
+    z.time = (int)args->x->size[1], z.row = (int)args->x->size[2], z.head = head, z.heads = args->heads;
+    z.sign = args->back ? -1.0f : 1.0f;
+    if (args->places) z.places = (const int32_t *)args->places->data, z.placed = tensor_count(args->places);
+    assert(!args->places || (args->places->type == INT32 && rows % z.placed == 0));
     const bool wide = head / 2 % W == 0 && packs<T>(z.x, z.row) && (uintptr_t)z.table % 16 == 0;
     z.pairs = rows * args->heads * (head / 2 / (wide ? W : 1));
     const unsigned blocks = (unsigned)ceil_div(z.pairs, BLOCK);

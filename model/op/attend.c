@@ -13,7 +13,7 @@ enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };  // of backward
 // Arguments that forward and backward share: the heads that are here, and dropout of their probabilities.
 #define HEADS \
     .heads = heads_of(f, o->heads), .kv_heads = heads_of(f, o->kv_heads), .window = o->window, .all = o->all, \
-    .lengths = o->input < 0 ? NULL : &f->p->in[o->input], \
+    .lengths = o->all ? input_at(f, o) : NULL, .places = o->all ? NULL : input_at(f, o), \
     .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL, .samples = drops ? f->p->B : 0, \
     .first_head = drops ? model_head_first(f->m) * heads_of(f, o->heads) : 0
 
@@ -87,7 +87,7 @@ value attend(graph *g, value qkv, attention_options a) {
                       (long long)kv, (long long)a.head_size, (long long)graph_at(g, qkv)->width);
     o->heads = (int)a.heads, o->head_size = a.head_size, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window,
     o->site = a.site;
-    o->all = a.all, o->input = a.lengths ? graph_find_input(g, a.lengths) : -1;
+    o->all = a.all, o->input = a.lengths ? graph_find_input(g, a.lengths) : a.all ? -1 : graph_find_input(g, PLACES);
     if (a.all && (a.window || kv != a.heads))
         graph_mistake(g, "attention",
                       "where all positions are seen there is no window, and each head has its own keys");

@@ -3,13 +3,11 @@
 // follows each sample.
 #include "model/op/op.h"
 
-enum { TARGETS = 1 };  // input of the model
-
 static err_t losses(const frame *f, const step *s) {
     tensor x = at(f, s->v[0]);
     head *h = &f->net->g.head;
     pass p = *f->p;
-    return p.predict ? head_stream_scores(h, &p, &x) : head_stream_losses(h, &p, &x, &p.in[TARGETS]);
+    return p.predict ? head_stream_scores(h, &p, &x) : head_stream_losses(h, &p, &x, &p.in[f->m->targets]);
 }
 
 static step *losses_step(lowering *L, int op, const operation *o, const char *name) {
@@ -40,7 +38,7 @@ void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int t
     operation *o = graph_add(g, &type, weight, x, 0);
     model *m = g->m;
     m->losses = m->units = m->context, m->unit = "token", m->short_unit = "tok", m->vocab = vocab;
-    m->targets = TARGETS;
+    m->targets = m->inputs;
     m->adds_once = chunks <= m->tokens.of;
     graph_input(g, "targets", INT32, m->context, vocab);
     int w = graph_param(g, weight, "", vocab, graph_at(g, x)->width, std, 0);

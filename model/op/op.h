@@ -5,7 +5,11 @@
 
 #include "model/lower.h"
 
-// x = factor * table[token] + positions[t]; positions NULL: without them. The table's rows are divided.
+// Where samples are several documents (model_division.documents): each position's place in its document, an input.
+#define PLACES "positions"
+
+// x = factor * table[token] + positions[t]; positions NULL: without them. The table's rows are divided. Makes the
+// inputs "tokens" and, of documents, PLACES.
 value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C,
                 double std, double factor);
 

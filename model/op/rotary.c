@@ -1,11 +1,12 @@
 // model/op/rotary.c: rotary position embedding    (Su et al. 2021): queries and keys turn by their positions, in place;
-// values do not. Backward turns the gradient back.
+// values do not. Where a sample is several documents, by their places in these. Backward turns the gradient back.
 #include "model/op/op.h"
 
 static err_t turn_all(const frame *f, const step *s, bool back) {
     const tensor *table = &f->net->angles[f->op[s->op].rope];
     tensor x = at_samples(f, s->v[0]);
     rotary_args args = {.x = &x, .table = table, .heads = f->op[s->op].heads / f->m->slices.of, .back = back};
+    args.places = input_at(f, &f->op[s->op]);
     if (!f->p->past) return f->p->ops->rotary(&args, f->p->s);
     for (int64_t b = 0; b < x.size[0]; b++) {  // texts that grow have positions of their own
         int64_t first = past_first(f->p, b % f->p->B);
@@ -43,7 +44,7 @@ static int table_of(graph *g, const rope *r, int64_t head_size) {
 
 value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r) {
     operation *o = graph_add(g, &type, "turned", qkv, 0);
-    o->heads = (int)heads, o->rope = table_of(g, r, head_size);
+    o->heads = (int)heads, o->rope = table_of(g, r, head_size), o->input = graph_find_input(g, PLACES);
     value y = graph_in_place(g, o);
     if (y) g->v[y].at = LAYOUT_HEADS;
     return y;

@@ -291,7 +291,7 @@ static bool head_back_gradient(op_run *r) {
 const op_kind kind_head_norm_backward = {
     "head_norm_backward", head_back_setup, head_back_call, head_back_reference, head_back_gradient, NULL, head_cost};
 
-// --- rotary: B T n D/2, heads ----------------------------------------------------------------------------------------
+// --- rotary: B T n D/2, heads, samples of places that repeat: B or a part of it, 0: positions ------------------------
 // OPT_TB: by the negative angles.
 
 static void rotary_setup(op_run *r) {
@@ -308,18 +308,27 @@ static void rotary_setup(op_run *r) {
         }
     arg_fill_with(r, table, angles);
     free(angles);
+    int64_t placed = r->row->size[5];
+    arg *places = arg_add(r, "places", IN, INT32, 2, placed ? placed : 1, T, 0);
+    places->absent = !placed, places->batch = placed == B;
+    if (placed != B && placed) x->batch = false;  // parts of the batch would have others
+    arg_fill_index(r, places, T + 1, 0);
 }
 
 static err_t rotary_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     return o->rotary(
-        &(rotary_args){.x = t[0], .table = t[1], .heads = (int)r->row->size[4], .back = r->row->options & OPT_TB}, s);
+        &(rotary_args){
+            .x = t[0], .table = t[1], .places = t[2], .heads = (int)r->row->size[4], .back = r->row->options & OPT_TB},
+        s);
 }
 
 static void rotary_reference(op_run *r) {
     int64_t T = r->row->size[1], n = r->row->size[2], D = 2 * r->row->size[3], count = tensor_count(&r->arg[0].t);
+    int64_t placed = r->row->size[5];
     const double *x = r->arg[0].value, *table = r->arg[1].value, sign = r->row->options & OPT_TB ? -1 : 1;
     for (int64_t i = 0; i < count; i++) {
-        int64_t k = i % D, head = i / D % n, t = i / (n * D) % T, half = D / 2;
+        int64_t k = i % D, head = i / D % n, row = i / (n * D), t = row % T, half = D / 2;
+        if (placed) t = (int64_t)r->arg[2].value[row % (placed * T)];
         double c = table[t * D + k % half], s = sign * table[t * D + half + k % half];
         double turned = k < half ? x[i] * c - x[i + half] * s : x[i] * c + x[i - half] * s;
         r->arg[0].want[i] = head < r->row->size[4] ? turned : x[i];
@@ -343,7 +352,7 @@ static void rotary_cost_of(const op_run *r, double *bytes,
                            double *flops) {  // the heads that are turned, and the rows of the table that are used
     const int64_t *n = r->row->size;
     *bytes = 2.0 * (double)(n[0] * n[1] * n[4] * 2 * n[3]) * (double)dtype_bytes(r->row->type) +
-             4.0 * (double)(n[1] * 2 * n[3]),
+             4.0 * (double)(n[1] * 2 * n[3]) + (n[5] ? (double)tensor_bytes(&r->arg[2].t) : 0),
     *flops = 0;
 }
 

@@ -10,26 +10,44 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- attention: B T C H, and heads of k and v, window, 1: with lengths -----------------------------------------------
+// --- attention: B T C H, and heads of k and v, window, 1: with lengths, 2: of documents -----------------------------
 
-enum { AT_Y, AT_LSE, AT_QKV, AT_LENGTHS };
+enum { AT_Y, AT_LSE, AT_QKV, AT_LENGTHS, AT_PLACES };
 
 static ref_attention shape_of(const op_run *r) {
     const int64_t *z = r->row->size;
     return (ref_attention){z[0], z[1], z[2], z[3], z[4], z[5], r->has_drop ? &r->drop : NULL, r->row->options & OPT_ERF,
-                           NULL};
+                           NULL, NULL};
 }
 
 // From 0, which counts as 1, to more than T.
 static void add_lengths(op_run *r) {
     arg *lengths = arg_add(r, "lengths", IN, INT32, 1, r->row->size[0], 0, 0);
-    lengths->absent = !r->row->size[6];
+    lengths->absent = r->row->size[6] != 1;
     lengths->batch = true;
     arg_fill_index(r, lengths, r->row->size[1] + 2, 0);
 }
-static ref_attention shape_with(const op_run *r, int lengths) {
+
+// Documents of one position, of tiles and of parts of them, in another order in each sample.
+static void add_documents(op_run *r) {
+    static const int64_t length[] = {1, 5, 64, 23, 70, 2, 130, 64};
+    int64_t B = r->row->size[0], T = r->row->size[1];
+    arg *places = arg_add(r, "places", IN, INT32, 2, B, T, 0);
+    double *at = doubles(B * T);
+    places->absent = r->row->size[6] != 2;
+    places->batch = true;
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0, k = b * 3, left = length[k % 8]; t < T; t++) {
+            if (!left) left = length[++k % 8];
+            at[b * T + t] = (double)(length[k % 8] - left--);
+        }
+    arg_fill_with(r, places, at);
+    free(at);
+}
+static ref_attention shape_with(const op_run *r, int lengths, int places) {
     ref_attention s = shape_of(r);
-    if (r->row->size[6]) s.lengths = r->arg[lengths].value;
+    if (r->row->size[6] == 1) s.lengths = r->arg[lengths].value;
+    if (r->row->size[6] == 2) s.places = r->arg[places].value;
     return s;
 }
 
@@ -47,7 +65,7 @@ static void attention_setup(op_run *r) {
     arg *qkv = arg_add(r, "qkv", IN, r->row->type, 3, B, T, ref_attention_row(&shape));
     y->batch = lse->batch = qkv->batch = true;
     y->rounded = 1;  // probabilities, before they meet v
-    add_lengths(r);
+    add_lengths(r), add_documents(r);
     attention_key(r);
     arg_fill(r, qkv, r->row->options & OPT_EXTREME ? 12 : 1, 0);  // exp without a maximum would overflow
 }
@@ -62,12 +80,13 @@ static err_t attention_call(const op_run *r, const ops *o, tensor *t[ARGS], stre
                                                           .window = (int)r->row->size[5],
                                                           .all = r->row->options & OPT_ERF,
                                                           .lengths = t[AT_LENGTHS],
+                                                          .places = t[AT_PLACES],
                                                           .drop = r->has_drop ? &key : NULL},
                                 s);
 }
 
 static void attention_reference(op_run *r) {
-    ref_attention s = shape_with(r, AT_LENGTHS);
+    ref_attention s = shape_with(r, AT_LENGTHS, AT_PLACES);
     ref_attention_forward(r->arg[AT_Y].want, r->arg[AT_LSE].want, r->arg[AT_QKV].value, &s);
 }
 
@@ -119,7 +138,7 @@ static err_t past_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s
 static void past_reference(op_run *r) {
     const int64_t *z = r->row->size;
     int64_t n = z[0], first = z[1], C = z[2], P = past_row(r), R = C + P;
-    ref_attention s = {1, first + n, C, z[3], z[4], z[5], NULL, false, NULL};
+    ref_attention s = {1, first + n, C, z[3], z[4], z[5], NULL, false, NULL, NULL};
     double *qkv = doubles((first + n) * R), *y = doubles((first + n) * C), *lse = doubles(z[3] * (first + n));
     arg *past = &r->arg[AP_PAST];
     memcpy(past->want, past->value, (size_t)tensor_count(&past->t) * sizeof(double));
@@ -158,7 +177,7 @@ static void past_cost(const op_run *r, double *bytes, double *flops) {
 const op_kind kind_attention_past = {"attention_past", past_setup, past_call, past_reference, NULL,
                                      past_exact,       past_cost};
 
-enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV, AB_LENGTHS };
+enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV, AB_LENGTHS, AB_PLACES };
 
 static void attention_back_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], H = r->row->size[3];
@@ -170,14 +189,14 @@ static void attention_back_setup(op_run *r) {
     arg *lse = arg_add(r, "lse", IN, FP32, 3, B, H, T), *qkv = arg_add(r, "qkv", IN, type, 3, B, T, row);
     dqkv->batch = delta->batch = dy->batch = y->batch = lse->batch = qkv->batch = true;
     dqkv->rounded = 1;  // probabilities, and gradients of scores
-    add_lengths(r);
+    add_lengths(r), add_documents(r);
     attention_key(r);
     arg_fill(r, dy, 1, 0);
     arg_fill(r, qkv, 1, 0);
     arg_fill(r, y, 0.1, 0);
     arg_fill(r, lse, 0.1, log((double)T) + 0.5);
     if (r->bench) return;
-    ref_attention s = shape_with(r, AB_LENGTHS);
+    ref_attention s = shape_with(r, AB_LENGTHS, AB_PLACES);
     double *y64 = doubles(B * T * C), *l64 = doubles(B * H * T);
     ref_attention_forward(y64, l64, qkv->value, &s);
     arg_fill_with(r, y, y64);
@@ -198,12 +217,13 @@ static err_t attention_back_call(const op_run *r, const ops *o, tensor *t[ARGS],
                                                             .window = (int)r->row->size[5],
                                                             .all = r->row->options & OPT_ERF,
                                                             .lengths = t[AB_LENGTHS],
+                                                            .places = t[AB_PLACES],
                                                             .drop = r->has_drop ? &key : NULL},
                                  s);
 }
 
 static void attention_back_reference(op_run *r) {
-    ref_attention s = shape_with(r, AB_LENGTHS);
+    ref_attention s = shape_with(r, AB_LENGTHS, AB_PLACES);
     arg *a = r->arg;
     ref_attention_backward(a[AB_DQKV].want, a[AB_DELTA].want, a[AB_DY].value, a[AB_Y].value, a[AB_LSE].value,
                            a[AB_QKV].value, &s);
@@ -223,7 +243,7 @@ static double attention_loss(void *ctx) {
 }
 
 static bool attention_back_gradient(op_run *r) {  // with the exact y and lse
-    ref_attention s = shape_with(r, AB_LENGTHS);
+    ref_attention s = shape_with(r, AB_LENGTHS, AB_PLACES);
     int64_t n = s.B * s.T * s.C, stats = s.B * s.H * s.T, all = s.B * s.T * ref_attention_row(&s);
     attention_ctx c = {r, s, doubles(n), doubles(stats)};
     double *dqkv = doubles(all), *delta = doubles(stats);
@@ -242,9 +262,24 @@ const op_kind kind_attention_backward = {"attention_backward",     attention_bac
                                          attention_back_reference, attention_back_gradient, NULL,
                                          attention_back_cost};
 
-// --- embedding: B T C V ----------------------------------------------------------------------------------------------
+// --- embedding: B T C V, rows of wpe where positions have places, else 0 ---------------------------------------------
 
 enum { SPARE = 3 };  // positions of wpe past T: never read, their gradient never touched
+
+static int64_t position_rows(const op_run *r) { return r->row->size[4] ? r->row->size[4] : r->row->size[1] + SPARE; }
+
+// Any rows of the table, in no order.
+static arg *add_any_places(op_run *r, int64_t rows) {
+    arg *places = arg_add(r, "places", IN, INT32, 2, r->row->size[0], r->row->size[1], 0);
+    places->absent = !r->row->size[4];
+    arg_fill_index(r, places, rows, 0);
+    return places;
+}
+
+// The row of wpe of position `row`.
+static int64_t position_row(const op_run *r, int places, int64_t row) {
+    return r->row->size[4] ? (int64_t)r->arg[places].value[row] : row % r->row->size[1];
+}
 
 // Of a number whose products are rounded: sqrt(768).
 static float factor_of(const op_run *r) { return r->row->options & OPT_FACTOR ? 27.712812f : 1; }
@@ -253,49 +288,56 @@ static void embedding_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], V = r->row->size[3];
     arg *x = arg_add(r, "x", OUT, r->row->type, 3, B, T, C), *tokens = arg_add(r, "tokens", IN, INT32, 2, B, T, 0);
     arg *wte = arg_add(r, "wte", IN, r->row->type, 2, V, C, 0),
-        *wpe = arg_add(r, "wpe", IN, r->row->type, 2, T + SPARE, C, 0);
+        *wpe = arg_add(r, "wpe", IN, r->row->type, 2, position_rows(r), C, 0);
     x->batch = tokens->batch = true;
     wpe->absent = r->row->options & OPT_NO_W;
     arg_fill_index(r, tokens, V, 0);
     arg_fill(r, wte, 1, 0);
     arg_fill(r, wpe, 1, 0);
+    add_any_places(r, position_rows(r))->batch = true;
 }
 
 static err_t embedding_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     return o->embedding_forward(
-        &(embedding_forward_args){.x = t[0], .tokens = t[1], .wte = t[2], .wpe = t[3], .factor = factor_of(r)}, s);
+        &(embedding_forward_args){
+            .x = t[0], .tokens = t[1], .wte = t[2], .wpe = t[3], .places = t[4], .factor = factor_of(r)},
+        s);
 }
 
 static void embedding_reference(op_run *r) {
-    int64_t T = r->row->size[1], C = r->row->size[2];
+    int64_t C = r->row->size[2];
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
         int64_t row = i / C, token = (int64_t)r->arg[1].value[row];
         r->arg[0].want[i] = (double)factor_of(r) * r->arg[2].value[token * C + i % C] +
-                            (r->arg[3].absent ? 0 : r->arg[3].value[row % T * C + i % C]);
+                            (r->arg[3].absent ? 0 : r->arg[3].value[position_row(r, 4, row) * C + i % C]);
     }
 }
 
 static void embedding_cost(const op_run *r, double *bytes, double *flops) {  // x written, a row of each table read
-    *bytes = (r->arg[3].absent ? 2.0 : 3.0) * (double)tensor_bytes(&r->arg[0].t), *flops = 0;
+    *bytes = (r->arg[3].absent ? 2.0 : 3.0) * (double)tensor_bytes(&r->arg[0].t) +
+             (r->arg[4].absent ? 0 : (double)tensor_bytes(&r->arg[4].t)),
+    *flops = 0;
 }
 
 const op_kind kind_embedding_forward = {
     "embedding_forward", embedding_setup, embedding_call, embedding_reference, NULL, NULL, embedding_cost};
 
-enum { EB_DWTE, EB_DWPE, EB_SCRATCH, EB_DX, EB_TOKENS };
+enum { EB_DWTE, EB_DWPE, EB_SCRATCH, EB_DX, EB_TOKENS, EB_PLACES };
 
 static void embedding_back_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], V = r->row->size[3];
     role role = r->row->options & OPT_FRESH ? OUT : ADDS;
     arg_add(r, "dwte", role, FP32, 2, V, C, 0);
-    arg_add(r, "dwpe", role, FP32, 2, T + SPARE, C, 0)->absent = r->row->options & OPT_NO_W;
-    arg_add(r, "scratch", SCRATCH, INT32, 1, B * T + V + 1, 0, 0);
+    arg_add(r, "dwpe", role, FP32, 2, position_rows(r), C, 0)->absent = r->row->options & OPT_NO_W;
+    int64_t sorted = r->row->size[4] > V ? r->row->size[4] : V;
+    arg_add(r, "scratch", SCRATCH, INT32, 1, B * T + sorted + 1, 0, 0);
     arg_fill(r, arg_add(r, "dx", IN, r->row->type, 3, B, T, C), 1, 0);
     arg *tokens = arg_add(r, "tokens", IN, INT32, 2, B, T, 0);
     if (r->row->options & OPT_EXTREME) {  // one token everywhere: the longest sum there can be
         for (int64_t i = 0; i < B * T && !r->bench; i++) tokens->value[i] = 1;
         for (int64_t i = 0; i < B * T; i++) storage_set(tokens->t.data, INT32, i, 1);
     } else arg_fill_index(r, tokens, V, 0);
+    add_any_places(r, position_rows(r));
 }
 
 static err_t embedding_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
@@ -305,6 +347,7 @@ static err_t embedding_back_call(const op_run *r, const ops *o, tensor *t[ARGS],
                                                             .scratch = t[EB_SCRATCH],
                                                             .dx = t[EB_DX],
                                                             .tokens = t[EB_TOKENS],
+                                                            .places = t[EB_PLACES],
                                                             .factor = factor_of(r),
                                                             .fresh_wte = fresh,
                                                             .fresh_wpe = fresh},
@@ -312,27 +355,27 @@ static err_t embedding_back_call(const op_run *r, const ops *o, tensor *t[ARGS],
 }
 
 static void embedding_back_reference(op_run *r) {
-    int64_t T = r->row->size[1], C = r->row->size[2];
+    int64_t C = r->row->size[2];
     for (int64_t i = 0, n = tensor_count(&r->arg[EB_DX].t); i < n; i++) {
         int64_t row = i / C, token = (int64_t)r->arg[EB_TOKENS].value[row];
         r->arg[EB_DWTE].want[token * C + i % C] += (double)factor_of(r) * r->arg[EB_DX].value[i];
-        r->arg[EB_DWPE].want[row % T * C + i % C] += r->arg[EB_DX].value[i];
+        r->arg[EB_DWPE].want[position_row(r, EB_PLACES, row) * C + i % C] += r->arg[EB_DX].value[i];
     }
 }
 
 // The order of the sums is written down (position, sample), so plain float loops give the bits.
 static bool embedding_back_exact(op_run *r, const outcome *got) {
-    int64_t T = r->row->size[1], C = r->row->size[2], V = r->row->size[3];
+    int64_t C = r->row->size[2], V = r->row->size[3];
     const arg *dx = &r->arg[EB_DX], *tokens = &r->arg[EB_TOKENS];
-    float *te = calloc((size_t)(V * C), 4), *pe = calloc((size_t)((T + SPARE) * C), 4);
+    float *te = calloc((size_t)(V * C), 4), *pe = calloc((size_t)(position_rows(r) * C), 4);
     for (int64_t i = 0, n = tensor_count(&dx->t); i < n; i++) {
         te[(int64_t)tokens->value[i / C] * C + i % C] += (float)dx->value[i];
-        pe[i / C % T * C + i % C] += (float)dx->value[i];
+        pe[position_row(r, EB_PLACES, i / C) * C + i % C] += (float)dx->value[i];
     }
     for (int64_t i = 0; i < V * C; i++) te[i] *= factor_of(r);
     bool ok = !memcmp(te, got->data[EB_DWTE], (size_t)(V * C) * 4) ||
               failed(r, "dwte is not the sum in the order of positions");
-    bool same = r->arg[EB_DWPE].absent || !memcmp(pe, got->data[EB_DWPE], (size_t)((T + SPARE) * C) * 4);
+    bool same = r->arg[EB_DWPE].absent || !memcmp(pe, got->data[EB_DWPE], (size_t)(position_rows(r) * C) * 4);
     ok = ok && (same || failed(r, "dwpe is not the sum in the order of samples"));
     free(te), free(pe);
     return ok;
@@ -341,12 +384,12 @@ static bool embedding_back_exact(op_run *r, const outcome *got) {
 static double
 embedding_loss(void *ctx) {  // of x = factor * wte[token] + wpe[t]; the tables stand in the gradients' own places
     op_run *r = ctx;
-    int64_t T = r->row->size[1], C = r->row->size[2];
+    int64_t C = r->row->size[2];
     double sum = 0;
     for (int64_t i = 0, n = tensor_count(&r->arg[EB_DX].t); i < n; i++)
         sum += r->arg[EB_DX].value[i] *
                ((double)factor_of(r) * r->arg[EB_DWTE].value[(int64_t)r->arg[EB_TOKENS].value[i / C] * C + i % C] +
-                r->arg[EB_DWPE].value[i / C % T * C + i % C]);
+                r->arg[EB_DWPE].value[position_row(r, EB_PLACES, i / C) * C + i % C]);
     return sum;
 }
 
@@ -364,7 +407,8 @@ static void embedding_back_cost(const op_run *r, double *bytes,
     double touched = rows < V ? rows : V;
     bool places = !r->arg[EB_DWPE].absent;
     *bytes = (places ? 2 : 1) * (double)tensor_bytes(&r->arg[EB_DX].t) +
-             8 * C * (touched + (places ? (double)r->row->size[1] : 0)),
+             8 * C * (touched + (places ? (double)r->row->size[1] : 0)) +
+             (r->arg[EB_PLACES].absent ? 0 : (double)tensor_bytes(&r->arg[EB_PLACES].t)),
     *flops = 0;
 }
 

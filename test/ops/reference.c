@@ -115,7 +115,10 @@ static int64_t at(const ref_attention *s, int64_t b, int64_t t, int part, int64_
 }
 
 // The first key that position i sees.
-static int64_t sees(const ref_attention *s, int64_t i) { return s->window && i >= s->window ? i - s->window + 1 : 0; }
+static int64_t sees(const ref_attention *s, int64_t b, int64_t i) {
+    int64_t from = s->window && i >= s->window ? i - s->window + 1 : 0;
+    return s->places ? (int64_t)fmax((double)from, (double)i - s->places[b * s->T + i]) : from;
+}
 
 // One past the last.
 static int64_t sees_to(const ref_attention *s, int64_t b, int64_t i) {
@@ -137,7 +140,7 @@ void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_
     for (int64_t b = 0; b < s->B; b++)
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t i = 0; i < T; i++) {
-                int64_t from = sees(s, i), to = sees_to(s, b, i);
+                int64_t from = sees(s, b, i), to = sees_to(s, b, i);
                 double most = -INFINITY, sum = 0, *out = &y[(b * T + i) * s->C + h * D];
                 for (int64_t j = from; j < to; j++) most = fmax(most, scores[j] = score(qkv, s, b, h, i, j));
                 for (int64_t j = from; j < to; j++) sum += exp(scores[j] - most);
@@ -165,7 +168,7 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
                 for (int64_t d = 0; d < D; d++) sum += dy[row + d] * y[row + d];
                 delta[stat] = sum;
                 int64_t q = at(s, b, i, 0, h), to = sees_to(s, b, i);
-                for (int64_t j = sees(s, i); j < to; j++) {
+                for (int64_t j = sees(s, b, i); j < to; j++) {
                     int64_t k = at(s, b, j, 1, h), v = at(s, b, j, 2, h);
                     double keep = ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
                     double p = exp(score(qkv, s, b, h, i, j) - lse[stat]), dp = 0;

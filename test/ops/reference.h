@@ -34,6 +34,7 @@ typedef struct ref_attention {
     const dropout_key *drop;
     bool all;               // not causal
     const double *lengths;  // with all: of each sample; NULL: T
+    const double *places;   // (B,T) in documents; NULL: a sample is one
 } ref_attention;
 int64_t ref_attention_row(const ref_attention *s);  // elements of a position in qkv
 void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_attention *s);

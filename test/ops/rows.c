@@ -142,6 +142,11 @@ const op_row test_rows[] = {
     TYPES(OP_attention_forward, 0,            2e-13, "window, shared keys, widest head", 1, 130, 512, 2, 1, 65),
     TYPES(OP_attention_forward, OPT_DROP,     2e-13, "window, shared keys, odd head", 2, 141, 42, 6, 2, 67),
     TYPES(OP_attention_forward, 0,            2e-13, "window longer than time", 1, 40, 32, 2, 1, 64),
+    TYPES(OP_attention_forward, 0,         2e-13, "documents, odd",             3, 37, 21, 3, 0, 0, 2),
+    TYPES(OP_attention_forward, 0,         2e-13, "documents, three tiles",     4, 130, 128, 2, 0, 0, 2),
+    TYPES(OP_attention_forward, OPT_DROP,  2e-13, "documents, window, shared keys, dropout", 2, 300, 128, 4, 2, 40, 2),
+    TYPES(OP_attention_forward, 0,         2e-13, "documents, widest head",     1, 170, 201, 1, 0, 0, 2),
+    TYPES(OP_attention_forward, 0,         2e-13, "documents, many tiles",      2, 300, 64, 1, 0, 0, 2),
     {OP_attention_forward, {1, 1000, 64, 1}, FP32, OPT_DROP, 3e-13, "very long row"},
 
     // op                    options      nmse   why                                  positions, before them, C H
@@ -195,6 +200,11 @@ const op_row test_rows[] = {
     TYPES(OP_attention_backward, 0,            5e-13, "window, shared keys, widest head", 1, 130, 512, 2, 1, 65),
     TYPES(OP_attention_backward, OPT_DROP,     5e-13, "window, shared keys, odd head", 2, 141, 42, 6, 2, 67),
     TYPES(OP_attention_backward, 0,            5e-13, "window longer than time", 1, 40, 32, 2, 1, 64),
+    TYPES(OP_attention_backward, 0,         5e-13, "documents, odd",             3, 37, 21, 3, 0, 0, 2),
+    TYPES(OP_attention_backward, 0,         5e-13, "documents, three tiles",     4, 130, 128, 2, 0, 0, 2),
+    TYPES(OP_attention_backward, OPT_DROP,  5e-13, "documents, window, shared keys, dropout", 2, 300, 128, 4, 2, 40, 2),
+    TYPES(OP_attention_backward, 0,         5e-13, "documents, widest head",     1, 170, 201, 1, 0, 0, 2),
+    TYPES(OP_attention_backward, 0,         5e-13, "documents, many tiles",      2, 300, 64, 1, 0, 0, 2),
     {OP_attention_backward, {1, 1000, 64, 1}, FP32, OPT_DROP, 1e-12, "very long row"},
 
     // op                        options       nmse   why                         N C
@@ -278,6 +288,8 @@ const op_row test_rows[] = {
     TYPES(OP_rotary,        0,                 1e-14, "real width",               2, 33, 6, 32, 5),
     TYPES(OP_rotary,        OPT_TB,            1e-14, "backwards, real width",    2, 33, 6, 32, 5),
     TYPES(OP_rotary,        0,                 1e-14, "heads of 128",             1, 65, 4, 64, 3),
+    TYPES(OP_rotary,        0,                 1e-14, "places",                   3, 7, 5, 5, 4, 3),
+    TYPES(OP_rotary,        OPT_TB,            1e-14, "backwards, places of slices", 4, 33, 6, 32, 5, 2),
     // op                                                                         N F
     TYPES(OP_swiglu_forward,  0,               3e-14, "smallest legal",           1, 1),
     TYPES(OP_swiglu_forward,  0,               3e-14, "odd tail",                 3, 257),
@@ -349,6 +361,8 @@ const op_row test_rows[] = {
     TYPES(OP_embedding_forward, 0,             1e-14, "more than four packs a lane", 2, 3, 1544, 11),
     TYPES(OP_embedding_forward, OPT_FACTOR,    1e-14, "a factor and positions, odd", 3, 5, 257, 11),
     TYPES(OP_embedding_forward, OPT_FACTOR | OPT_NO_W, 1e-14, "a factor, real width", 4, 64, 768, 256),
+    TYPES(OP_embedding_forward, 0,             1e-14, "places",                   3, 5, 257, 11, 8),
+    TYPES(OP_embedding_forward, OPT_FACTOR,    1e-14, "places in a short table",  1, 130, 24, 11, 40),
     TYPES(OP_embedding_backward, 0,            1e-14, "smallest legal",           1, 1, 1, 1),
     TYPES(OP_embedding_backward, 0,            3e-14, "odd, every token repeats", 3, 17, 37, 5),
     TYPES(OP_embedding_backward, 0,            3e-14, "most tokens absent",       2, 9, 257, 1000),
@@ -363,6 +377,8 @@ const op_row test_rows[] = {
     TYPES(OP_embedding_backward, OPT_FACTOR,   3e-14, "a factor and positions, odd", 3, 17, 37, 5),
     TYPES(OP_embedding_backward, OPT_FACTOR | OPT_NO_W, 3e-14, "a factor, real width", 4, 64, 768, 256),
     TYPES(OP_embedding_backward, OPT_FACTOR | OPT_NO_W | OPT_FRESH, 3e-14, "a factor, overwritten", 2, 9, 256, 1000),
+    TYPES(OP_embedding_backward, OPT_FACTOR,   3e-14, "places, more than tokens", 3, 17, 37, 5, 20),
+    TYPES(OP_embedding_backward, OPT_FRESH,    3e-14, "places in a short table, overwritten", 1, 150, 65, 64, 33),
     {OP_embedding_backward, {2, 150, 2, 262159}, FP32, 0, 3e-14, "two windows of tokens"},
     {OP_embedding_backward, {2, 150, 2, 70001}, FP32, 0, 3e-14, "several tokens a warp"},
 

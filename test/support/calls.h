@@ -248,8 +248,8 @@ OP(matmul) FLAG(epilogue) UNLESS(0, erf) FLAG(ta) FLAG(tb) FLAG(rows) flag("fres
     R(a) R(b) R(bias) R(residual) operand(a->epilogue & MATMUL_DGELU ? 'r' : 'w', "pre", a->pre);
     operand(a->epilogue & MATMUL_ACCUMULATE ? 'u' : 'w', "d", a->d); GRAD(dbias) END
 OP(bias_backward) FLAG(fresh) R(dy) GRAD(dbias) END
-OP(attention_forward) HEADS R(lengths) R(qkv) W(y) W(lse) END
-OP(attention_backward) HEADS R(lengths) R(dy) R(y) R(lse) R(qkv) W(dqkv) W(delta) END
+OP(attention_forward) HEADS R(lengths) R(places) R(qkv) W(y) W(lse) END
+OP(attention_backward) HEADS R(lengths) R(places) R(dy) R(y) R(lse) R(qkv) W(dqkv) W(delta) END
 OP(attention_past) FLAG(heads) FLAG(kv_heads) FLAG(window) FLAG(first)
     int64_t width = a->past->size[1]; tensor before = view2(a->past, a->first, width), kept = tensor_rows(a->past, a->first, a->y->size[0]);
     R(qkv) if (a->first) operand('r', "past", &before); operand('w', "kept", &kept); W(y) END
@@ -261,7 +261,7 @@ OP(head_norm_forward) FLAG(first) UNLESS(0, shift) R(w) int64_t D = a->w->size[0
     columns('u', "x", a->x, a->first * D, n, a->x->size[a->x->dims - 1]); W(kept) W(rstd) END
 OP(head_norm_backward) FLAG(first) FLAG(fresh) UNLESS(0, shift) R(kept) R(rstd) R(w) int64_t D = a->w->size[0], n = a->kept->size[a->kept->dims - 1];
     columns('u', "dx", a->dx, a->first * D, n, a->dx->size[a->dx->dims - 1]); GRAD(dw) END
-OP(rotary) FLAG(heads) FLAG(back) R(table) columns('u', "x", a->x, 0, a->heads * a->table->size[1], a->x->size[a->x->dims - 1]); END
+OP(rotary) FLAG(heads) FLAG(back) R(table) R(places) columns('u', "x", a->x, 0, a->heads * a->table->size[1], a->x->size[a->x->dims - 1]); END
 OP(swiglu_forward) R(x) W(y) END
 OP(swiglu_backward) R(dy) R(x) W(dx) END
 OP(geglu_forward) R(x) W(y) END
@@ -276,8 +276,8 @@ OP(interact_forward) R(x) R(rows) W(y) END
 OP(interact_backward) R(dy) R(x) R(rows) W(dx) W(drows) END
 OP(relu_forward) R(x) W(y) END
 OP(relu_backward) R(dy) R(y) W(dx) END
-OP(embedding_forward) UNLESS(1, factor) FLAG(part) FLAG(first) R(tokens) R(wte) R(wpe) W(x) END
-OP(embedding_backward) UNLESS(1, factor) FLAG(part) FLAG(first) FLAG(fresh_wte) FLAG(fresh_wpe) R(dx) R(tokens) W(scratch)
+OP(embedding_forward) UNLESS(1, factor) FLAG(part) FLAG(first) R(tokens) R(places) R(wte) R(wpe) W(x) END
+OP(embedding_backward) UNLESS(1, factor) FLAG(part) FLAG(first) FLAG(fresh_wte) FLAG(fresh_wpe) R(dx) R(tokens) R(places) W(scratch)
     operand(a->fresh_wte ? 'w' : 'u', "dwte", a->dwte); operand(a->fresh_wpe ? 'w' : 'u', "dwpe", a->dwpe); END
 OP(cross_entropy) FLAG(classes) UNLESS(0, smoothing) flag("scale", a->scale != NULL); R(targets) operand(a->scale ? 'u' : 'r', "logits", a->logits); W(losses) END
 OP(cross_entropy_part) FLAG(stage) FLAG(classes) FLAG(first) flag("scale", a->scale != NULL); R(targets)

@@ -116,10 +116,12 @@ typedef struct config {
         int64_t crop, shift;
         double area;
         flip_mode flip;
-        int64_t retry;    // times that a failed read is tried again
-        int64_t holdout;  // samples at the end of train that are validation data
-        int64_t ignore;   // a token whose loss does not count; -1: all count
-        bool answers;     // only marked tokens count
+        int64_t retry;         // times that a failed read is tried again
+        int64_t holdout;       // samples at the end of train that are validation data
+        int64_t ignore;        // a token whose loss does not count; -1: all count
+        bool answers;          // only marked tokens count
+        bool documents;        // a sample is several, which do not see each other
+        int64_t document_end;  // the token that ends one; -1: the files say where they begin
         bool shuffle;
     } data;
     struct {
@@ -130,6 +132,7 @@ typedef struct config {
         char tokenizer[CONFIG_TEXT];
         char text_key[CONFIG_TEXT];  // member of a JSONL line
         chat_template template;      // of conversations
+        bool documents;              // several of them in a row
         int64_t shard_tokens;        // most tokens of a shard
         double val_fraction;         // of the tokens, or images
         int64_t shard_images;        // most images of a shard
@@ -322,7 +325,9 @@ bool config_would(config *c, int world);
 grid config_grid(const config *c, int world);
 
 // May a target's loss not count? Then losses are weighed over all samples of a step.
-static inline bool config_weighs(const config *c) { return c->data.ignore >= 0 || c->data.answers; }
+static inline bool config_weighs(const config *c) {
+    return c->data.ignore >= 0 || c->data.answers || c->data.documents;
+}
 
 // Do islands never all hold the same? Then what is shown of them after any step is their mean, and a checkpoint has
 // each one's state.

@@ -100,8 +100,11 @@ static err_t judge_beside_islands(judge *j) {
                             "bn_span takes moments over %" PRId64 " lanes, which islands may divide", c->resolved.span);
     if (config_weighs(c))
         return judge_refuse(
-            j, ROWS(islands, c->data.answers ? ROW(data, answers) : ROW(data, ignore)),
-            "with [data] ignore or answers losses are weighed over all samples of a step, which an island "
+            j,
+            ROWS(islands, c->data.documents ? ROW(data, documents)
+                          : c->data.answers ? ROW(data, answers)
+                                            : ROW(data, ignore)),
+            "with [data] ignore, answers or documents losses are weighed over all samples of a step, which an island "
             "does not know");
     if (c->optimizer.ema > 0)
         return judge_refuse(j, ROWS(islands, ROW(optimizer, ema)),

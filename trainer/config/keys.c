@@ -103,6 +103,8 @@ static const setting more_keys[] = {
     INT(data, holdout, BITS, "0", 0, MANY, "", "samples at the end of the training data that are validation data instead; then val must be empty"),
     INT(data, ignore, BITS, "-1", -1, 16777215, "ignore_index pad_token_id pad_id", "a token whose loss does not count where it is the next one, such as padding; -1 = all count"),
     BOOL(data, answers, BITS, "no", "assistant_only_loss completion_only_loss answers_only", "only answers count in the loss, as `lockstep pack` marks them with [pack] template"),
+    BOOL(data, documents, BITS, "no", "document_mask reset_attention_mask reset_position_ids sample_packing", "a sample is several documents: none sees another, each has positions from 0 on, and no target is of the next one"),
+    INT(data, document_end, BITS, "-1", -1, 16777215, "eot eod eos_token_id end_of_text", "documents: the token that ends one; -1 = rows of `lockstep pack` say where they begin"),
 
     TEXT(pack, input, LOCAL, "stories:1", 1, "source",
          "what `lockstep pack` reads: files, directories or globs, space between; stories:SEED:BYTES is text that it makes up"),
@@ -113,6 +115,7 @@ static const setting more_keys[] = {
     TEXT(pack, tokenizer, LOCAL, "bytes", 1, "encoding", "bytes; a tokenizer.json or a folder with one; or train:SIZE or train:SIZE:KIND, made from the input"),
     TEXT(pack, text_key, LOCAL, "text", 1, "text_field", "the member of a JSONL line's object that is its text"),
     WORD(pack, template, LOCAL, "no", CHAT_WORDS(WORD_TEXT) + 1, "chat_template", "JSONL lines are conversations, written so; labels, numbers: texts with a label"),
+    BOOL(pack, documents, LOCAL, "no", "packing", "conversations: a row holds as many of them as fit, which [data] documents = yes tells apart"),
     INT(pack, shard_tokens, LOCAL, "100000000", 1, MANY, "shard_size", "most tokens in one shard"),
     REAL(pack, val_fraction, LOCAL, "0.1", 0, 0.9, "val_split", "share of the tokens, from the end, that is kept for validation; of images, drawn by chance"),
     INT(pack, shard_images, LOCAL, "10000", 1, MANY, "", "images: most in one shard"),

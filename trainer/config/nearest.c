@@ -113,8 +113,6 @@ static const struct {
      "[parallel] zero = 1, 2 or 3 keeps shares of state, gradients and weights."},
     {NULL, "moe experts num_experts num_local_experts top_k_experts expert_parallel ep", false,
      "All layers are dense."},
-    {NULL, "packing document_mask reset_attention_mask", false,
-     "A sample is a window of the tokens, whatever documents are in it; with [pack] template, one conversation."},
     {NULL, "train_on_inputs train_on_prompt mask_prompt", true,
      "Pack with [pack] template, and set [data] answers = yes: then only answers count in the loss."},
     {NULL, "wandb wandb_project use_wandb mlflow report_to", false,

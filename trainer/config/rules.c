@@ -48,6 +48,7 @@ err_t judge_model(judge *j, config *c) {
                     .rows = c->parallel.sequence,
                     .tokens = c->parallel.token_slices,
                     .span = c->resolved.span,
+                    .documents = c->data.documents,
                     .adapters = &lora};
     err_t rc = model_types[c->model.type]->resolve(&c->model.of, &r);
     // Also where it is refused: what it chose before that is open in a proposal.
@@ -158,6 +159,22 @@ static err_t judge_answers(judge *j, const config *c) {
     if (!c->data.answers || row_of(c, "vocab") >= 0) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(data, answers), ROW(model, type)),
                         "answers = yes is for texts, and type = %s reads no tokens", model_types[c->model.type]->name);
+}
+
+// The token that ends a document is one of the model's, and says nothing where documents are not told apart.
+static err_t judge_documents(judge *j, const config *c) {
+    int vocab = row_of(c, "vocab");
+    int64_t tokens = vocab < 0 ? 0 : *(int64_t *)config_at((config *)c, vocab);
+    if (c->data.document_end < 0) return ERR_OK;
+    judge_number(j, -1);
+    if (!c->data.documents)
+        return judge_refuse(j, ROWS(ROW(data, document_end), ROW(data, documents)),
+                            "document_end = %" PRId64 " ends documents, which documents = no does not tell apart",
+                            c->data.document_end);
+    if (c->data.document_end < tokens) return ERR_OK;
+    return judge_refuse(j, ROWS(ROW(data, document_end), vocab),
+                        "document_end = %" PRId64 " is not one of the tokens 0 .. vocab - 1 = %" PRId64,
+                        c->data.document_end, tokens - 1);
 }
 
 // How many parts the key's names are a mix of; 1: none.
@@ -453,6 +470,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_patience(j));
     RULE(j, judge_ignore(j, c));
     RULE(j, judge_answers(j, c));
+    RULE(j, judge_documents(j, c));
     RULE(j, judge_mix(j));
     RULE(j, judge_products(j));
     RULE(j, judge_rounding(j));

@@ -9,6 +9,10 @@
 // Where it is not causal there is no diagonal: every tile of queries meets every tile of keys within the sample's
 // length, of which the last one may have fewer than 64 keys; what is after them is a probability of exactly 0, too.
 //
+// Where a sample holds several documents, each position sees those before it that are of its own: a window of its own
+// length. The first key that is seen never falls along the sample. So a tile of queries begins with the first tile that
+// its first query sees, and tiles that lie before all of their documents are never touched.
+//
 // The order of every sum, which is the same for any vector width, any number of threads and both forms of backward:
 //   s[i][j]   FMA over d ascending, q having been multiplied by 1/sqrt(D)
 //   row sum   lane l of 16 sums keys l mod 16: within a tile in order of keys, tiles in order, each time rescaled by
@@ -55,6 +59,7 @@ typedef struct sizes {
     int64_t tiles;           // of 64 along time
     bool all;                // not causal
     const int32_t *lengths;  // of samples, with all; NULL: time
+    const int32_t *places;   // (together,time) of positions in their documents; NULL: a sample is one
     float scale;             // 1 / sqrt(head size)
     dtype type;
     const dropout_key *drop;  // NULL: none
@@ -68,6 +73,13 @@ static void see_all(sizes *z, bool all, const tensor *lengths) {
     assert(!lengths || (lengths->type == INT32 && z->samples % tensor_count(lengths) == 0));
     z->all = all, z->lengths = lengths ? lengths->data : NULL;
     if (lengths) z->together = tensor_count(lengths);
+}
+
+static void see_documents(sizes *z, const tensor *places) {
+    if (!places) return;
+    assert(!z->all && places->type == INT32 && places->dims == 2 && places->size[1] == z->time &&
+           z->samples % places->size[0] == 0);
+    z->places = places->data, z->together = places->size[0];
 }
 
 static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop, int64_t samples,
@@ -162,39 +174,66 @@ typedef struct meeting {
     bool first, last;    // of the tiles of keys that the queries see
     bool begins;         // the queries are the first that see these keys
     bool diagonal;
-    bool cut;        // by the window or the sample's end: some row does not see some of the tile's keys
-    int64_t unseen;  // row r does not see keys before unseen + r
+    bool cut;               // by the window or the sample's end: some row does not see some of the tile's keys
+    int64_t unseen;         // row r does not see keys before unseen + r
+    const int32_t *places;  // of the rows in their documents; NULL: a sample is one
+    int64_t apart;          // from the first key of the tile to the first row, along time
 } meeting;
 
+// The first key of the tile that row r may see, by the window and its document; below 1: the first of all.
+VEC int64_t unseen_of(const meeting *m, int64_t r) {
+    int64_t from = m->unseen + r;
+    if (!m->places) return from;
+    int64_t begins = m->apart + r - (m->places[r] > 0 ? m->places[r] : 0);
+    return begins > from ? begins : from;
+}
+
+static const int32_t *places_of(const sizes *z, int64_t sample, int64_t t) {
+    return z->places ? z->places + sample % z->together * z->time + t : NULL;
+}
+
+// Positions that one sees.
+static int64_t seen_by(const sizes *z, int64_t sample, int64_t t) {
+    if (!z->places) return z->window;
+    int64_t place = *places_of(z, sample, t);
+    return least(z->window, place > 0 ? place + 1 : 1);
+}
+
 // The first and the last tile of keys that a tile of queries sees, and of queries that see a tile of keys.
-static int64_t first_keys(const sizes *z, int64_t query) {
+static int64_t first_keys(const sizes *z, int64_t sample, int64_t query) {
     if (z->all) return 0;
-    int64_t t = query * TILE - (z->window - 1);
+    int64_t t = query * TILE - (seen_by(z, sample, query * TILE) - 1);
     return t > 0 ? t / TILE : 0;
 }
 static int64_t last_keys(const sizes *z, int64_t sample, int64_t query) {
     return z->all ? (length_of(z, sample) - 1) / TILE : query;
 }
 static int64_t first_queries(const sizes *z, int64_t key) { return z->all ? 0 : key; }
-static int64_t last_queries(const sizes *z, int64_t key) {
+static int64_t last_queries(const sizes *z, int64_t sample, int64_t key) {
     if (z->all) return z->tiles - 1;
-    return least(z->tiles - 1, (key * TILE + TILE - 1 + z->window - 1) / TILE);
+    int64_t last = least(z->tiles - 1, (key * TILE + TILE - 1 + z->window - 1) / TILE), q = key;
+    if (!z->places) return last;
+    while (q < last && first_keys(z, sample, q + 1) <= key) q++;
+    return q;
 }
 
 static meeting meeting_of(const sizes *z, int64_t sample, int64_t head, int64_t query, int64_t key) {
     int64_t unseen = z->all ? -TILE : (query - key) * TILE - z->window + 1, keys = keys_of_tile(z, sample, key);
-    return (meeting){.sample = sample,
-                     .head = head,
-                     .query = query,
-                     .key = key,
-                     .rows = rows_of_tile(z, query),
-                     .keys = keys,
-                     .first = key == first_keys(z, query),
-                     .last = key == last_keys(z, sample, query),
-                     .begins = query == first_queries(z, key) && head % z->group == 0,
-                     .diagonal = query == key && !z->all,
-                     .unseen = unseen,
-                     .cut = unseen + TILE - 1 > 0 || (z->all && keys < TILE)};
+    meeting m = {.sample = sample,
+                 .head = head,
+                 .query = query,
+                 .key = key,
+                 .rows = rows_of_tile(z, query),
+                 .keys = keys,
+                 .first = key == first_keys(z, sample, query),
+                 .last = key == last_keys(z, sample, query),
+                 .begins = query == first_queries(z, key) && head % z->group == 0,
+                 .diagonal = query == key && !z->all,
+                 .unseen = unseen,
+                 .places = places_of(z, sample, query * TILE),
+                 .apart = (query - key) * TILE};
+    m.cut = unseen + TILE - 1 > 0 || (z->all && keys < TILE) || (m.places && unseen_of(&m, m.rows - 1) > 0);
+    return m;
 }
 
 // scores (TILE,TILE) = x y^T, for y transposed; on the diagonal only as far as each strip of rows sees.
@@ -237,7 +276,7 @@ static int vecs_seen(int64_t r, bool diagonal) { return diagonal ? (int)(r / VL)
 
 // What of vector v of row r is seen: x there, `else_` elsewhere.
 VEC vf seen_of(const meeting *m, int64_t r, int v, vf x, vf else_) {
-    int64_t from = m->unseen + r - v * VL, to = (m->diagonal ? r + 1 : m->keys) - v * VL;
+    int64_t from = unseen_of(m, r) - v * VL, to = (m->diagonal ? r + 1 : m->keys) - v * VL;
     x = vf_select(vm_first((int)(to < 0 ? 0 : least(to, VL))), x, else_);
     return from > 0 ? vf_select(vm_first((int)least(from, VL)), else_, x) : x;
 }
@@ -397,13 +436,13 @@ static void forward_item(void *ctx, int64_t item, int thread) {
     forward_layout(&f, z, pool_scratch(j->workers, thread, bytes));
 
     for (int64_t r = 0; r < (end - first) * TILE; r++) f.max[r] = -__builtin_inff();
-    for (int64_t k = first_keys(z, first); k <= last_keys(z, sample, end - 1); k++) {
+    for (int64_t k = first_keys(z, sample, first); k <= last_keys(z, sample, end - 1); k++) {
         load_transposed(z, f.kt, j->qkv, sample, k * TILE, head, 1, keys_of_tile(z, sample, k));
         load_qkv_across(z, f.v, j->qkv, sample, k * TILE, head, 2, keys_of_tile(z, sample, k));
         for (int64_t q = k > first && !z->all ? k : first; q < end; q++) {
             meeting m = meeting_of(z, sample, head, q, k);
             int64_t from = (q - first) * TILE;
-            if (k < first_keys(z, q)) break;  // nor do later queries see them
+            if (k < first_keys(z, sample, q)) break;  // nor do later queries see them
             if (m.first) load_qkv(z, f.q + from * z->along, j->qkv, sample, q * TILE, head, 0, m.rows);
             forward_tile(z, &f, &m, from);
             if (m.last) BY_TYPE(z->type, forward_store, z, &f, j, &m, from);
@@ -419,6 +458,7 @@ err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
                      .qkv = args->qkv,
                      .workers = s->workers};
     see_all(&j.z, args->all, args->lengths);
+    see_documents(&j.z, args->places);
     assert(args->y->type == j.z.type && tensor_count(args->y) == j.z.samples * j.z.time * j.z.channels);
     assert(args->lse->type == FP32 && tensor_count(args->lse) == j.z.samples * j.z.heads * j.z.time);
     forward_room f;
@@ -592,7 +632,7 @@ static void store_keys(const backward_job *j, const backward_room *b, int64_t sa
 static void keys_with_head(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t k,
                            int64_t base) {
     const sizes *z = &j->z;
-    for (int64_t q = first_queries(z, k); q <= last_queries(z, k); q++) {
+    for (int64_t q = first_queries(z, k); q <= last_queries(z, sample, k); q++) {
         meeting m = meeting_of(z, sample, head, q, k);
         int64_t from = base + q * TILE;
         if (m.first) {
@@ -628,7 +668,7 @@ static void backward_keys_item(void *ctx, int64_t item, int thread) {
             k = item / pairs;
     load_keys(j, &b, sample, head, k);
     for (int64_t i = 0; i < z->group && keys_of_tile(z, sample, k); i++)
-        for (int64_t q = first_queries(z, k); q <= last_queries(z, k); q++) {
+        for (int64_t q = first_queries(z, k); q <= last_queries(z, sample, k); q++) {
             meeting m = meeting_of(z, sample, head + i, q, k);
             load_queries(j, &b, &m, 0);
             backward_tile(j, &b, &m, 0, WANT_DKDV);
@@ -642,7 +682,7 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
     backward_room b = backward_room_of(j, thread);
     int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads;
     int64_t q = z->tiles - 1 - item / pairs;
-    for (int64_t k = first_keys(z, q); k <= last_keys(z, sample, q); k++) {
+    for (int64_t k = first_keys(z, sample, q); k <= last_keys(z, sample, q); k++) {
         meeting m = meeting_of(z, sample, head, q, k);
         if (m.first) load_queries(j, &b, &m, 0);
         load_keys(j, &b, sample, head, k);
@@ -662,6 +702,7 @@ err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s)
                       .qkv = args->qkv,
                       .workers = s->workers};
     see_all(&j.z, args->all, args->lengths);
+    see_documents(&j.z, args->places);
     int64_t pairs = j.z.samples * j.z.heads, threads = pool_threads(s->workers);
     assert(args->dqkv->type == j.z.type && tensor_count(args->dqkv) == tensor_count(args->qkv));
     assert(args->y->type == j.z.type && tensor_count(args->y) == j.z.samples * j.z.time * j.z.channels);

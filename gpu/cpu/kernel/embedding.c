@@ -14,7 +14,7 @@ enum {
 typedef struct embed_job {
     dtype type;
     void *x;
-    const int32_t *tokens;
+    const int32_t *tokens, *places;
     const void *wte, *wpe;
     int64_t positions, length, width, vocabulary;
     bool part;
@@ -30,8 +30,9 @@ BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
             continue;
         }
         assert(token >= 0 && token < j->vocabulary);
+        int64_t at = j->places ? j->places[p] : p % j->length;
         const void *word = typed_at(j->wte, t, token * j->width),
-                   *place = j->wpe ? typed_at(j->wpe, t, p % j->length * j->width) : NULL;
+                   *place = j->wpe ? typed_at(j->wpe, t, at * j->width) : NULL;
         void *x = typed_at_mut(j->x, t, p * j->width);
         for (int64_t i = 0; i < j->width; i += VL) {
             int64_t n = j->width - i;
@@ -54,6 +55,7 @@ err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
     embed_job j = {args->x->type,
                    args->x->data,
                    args->tokens->data,
+                   args->places ? args->places->data : NULL,
                    args->wte->data,
                    wpe ? wpe->data : NULL,
                    tensor_count(args->tokens),
@@ -65,7 +67,8 @@ err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
                    args->factor};
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type &&
            tensor_count(args->x) == j.positions * j.width && args->factor != 0);
-    assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == j.width && wpe->size[0] >= j.length));
+    assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == j.width && (wpe->size[0] >= j.length || j.places)));
+    assert(!j.places || (wpe && args->places->type == INT32 && tensor_count(args->places) == j.positions));
     int64_t rows = rows_per_item(j.width);
     pool_run(s->workers, (j.positions + rows - 1) / rows, embed_item, &j);
     return ERR_OK;
@@ -154,6 +157,17 @@ static void sort_by_token(int32_t *order, int32_t *end, const int32_t *tokens, i
     for (int64_t p = 0; p < positions; p++) order[end[tokens[p]]++] = (int32_t)p;
 }
 
+// Rows of positions are those of a vocabulary of places.
+static void sum_places(embed_back_job *j, const embedding_backward_args *args, stream *s) {
+    int64_t positions = j->samples * j->length, rows = args->dwpe->size[0];
+    int32_t *order = args->scratch->data, *end = order + positions;
+    assert(args->places->type == INT32 && tensor_count(args->places) == positions);
+    assert(tensor_count(args->scratch) >= positions + rows + 1);
+    sort_by_token(order, end, args->places->data, positions, rows);
+    j->dwte = args->dwpe->data, j->vocabulary = rows, j->factor = 1;
+    pool_run(s->workers, blocks_of(rows, WORDS) * j->column_items, embed_back_item, j);
+}
+
 // sums: each row from zero over its positions in order, then multiplied and added once; so bits depend on tokens alone
 err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
@@ -163,16 +177,18 @@ err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s)
            positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1);
     assert(tensor_count(args->dx) == positions * width && args->factor != 0);
-    assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
+    assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && (dwpe->size[0] >= length || args->places)));
     int32_t *order = args->scratch->data, *end = order + positions;
     if (args->fresh_wte) memset(args->dwte->data, 0, tensor_bytes(args->dwte));
     if (dwpe && args->fresh_wpe) memset(dwpe->data, 0, tensor_bytes(dwpe));
     if (args->part) sort_part(order, end, args->tokens->data, positions, vocabulary, args->first);
     else sort_by_token(order, end, args->tokens->data, positions, vocabulary);
+    bool places = dwpe && args->places, times = dwpe && !places;
     embed_back_job j = {
         args->dx->type, args->dwte->data, dwpe ? dwpe->data : NULL,  order,       end, args->dx->data, samples, length,
         width,          vocabulary,       blocks_of(width, COLUMNS), args->factor};
-    pool_run(s->workers, (blocks_of(vocabulary, WORDS) + (dwpe ? blocks_of(length, TIMES) : 0)) * j.column_items,
+    pool_run(s->workers, (blocks_of(vocabulary, WORDS) + (times ? blocks_of(length, TIMES) : 0)) * j.column_items,
              embed_back_item, &j);
+    if (places) sum_places(&j, args, s);
     return ERR_OK;
 }

@@ -5,7 +5,9 @@
 typedef struct rotary_job {
     dtype type;
     void *x;
-    const float *table;  // (T,D)
+    const float *table;     // (T,D)
+    const int32_t *places;  // rows of the table; NULL: positions
+    int64_t placed;         // so many of them, again and again
     int64_t rows, time, row, head, heads;
     bool back;
 } rotary_job;
@@ -21,10 +23,11 @@ BODY void turn_vector(dtype t, const rotary_job *j, const float *angle, int64_t 
 }
 
 BODY void turn_rows(dtype t, const rotary_job *j, int64_t from, int64_t to) {
-    for (int64_t row = from; row < to; row++)
+    for (int64_t row = from; row < to; row++) {
+        int64_t place = j->places ? j->places[row % j->placed] : row % j->time;
         for (int64_t h = 0; h < j->heads; h++)
-            EACH_VECTOR(0, j->head / 2, turn_vector, t, j, j->table + row % j->time * j->head,
-                        row * j->row + h * j->head);
+            EACH_VECTOR(0, j->head / 2, turn_vector, t, j, j->table + place * j->head, row * j->row + h * j->head);
+    }
 }
 
 static void turn_item(void *ctx, int64_t item, int thread) {
@@ -46,6 +49,8 @@ err_t KERNEL(rotary)(const rotary_args *args, stream *s) {
                     .heads = args->heads,
                     .back = args->back};
     assert(args->x->dims == 3 && args->table->dims == 2 && args->table->type == FP32 && args->table->size[0] >= j.time);
+    if (args->places) j.places = args->places->data, j.placed = tensor_count(args->places);
+    assert(!j.places || (args->places->type == INT32 && j.rows % j.placed == 0));
     assert(j.head % 2 == 0 && j.row % j.head == 0 && j.heads >= 1 && j.heads * j.head <= j.row);
     int64_t per_item = rows_per_item(j.row);
     pool_run(s->workers, (j.rows + per_item - 1) / per_item, turn_item, &j);
