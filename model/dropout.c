@@ -11,11 +11,11 @@ const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *
     return key;
 }
 
-// Of the samples that begin before these rows or end after them, a part.
+// Of the samples that begin before these rows or end after them, a part. All rows are those of whole samples.
 static err_t drop_rows(const model *m, const pass *p, const dropout_key *key, const tensor *y, const tensor *x) {
     int64_t T = p->in[0].size[1], C = matrix_columns(x);
     int64_t first = m->slices.rows ? model_row(m, m->slices.first, p->B * T) : model_first_row(m, p->B * T);
-    if (!model_divides_rows(m)) {
+    if (!model_divides_rows(m) || matrix_rows(x) == p->B * T) {
         tensor to = view2(y, p->B, tensor_count(x) / p->B), from = view2(x, p->B, tensor_count(x) / p->B);
         return p->ops->dropout(&(dropout_args){.y = &to, .x = &from, .drop = key}, p->s);
     }

@@ -8,14 +8,16 @@ void linear_divide(linear *l, model *m, linear_division d, int matrices, const i
     if (l->b >= 0 && d == LINEAR_OUTPUTS) model_divide(m, l->b, 0, matrices, rows);
 }
 
-// Rows of the micro-batch of which x is a part: those of p->B samples, or, of these, the ones of this rank's token
-// slices.
+// Rows of the micro-batch of which x is a part: those of p->B samples, or, of these, the ones of this rank's slices of
+// rows.
 static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
-    bool part = l->of && l->of->tokens.count < l->of->tokens.of;
+    bool part = l->of && model_divides_rows(l->of);
     if (p->rows) return p->rows;
     if (part) return (p->whole ? p->whole : p->B) * p->in[0].size[1];
     return p->whole ? matrix_rows(x) / p->B * p->whole : 0;
 }
+
+static bool has_own_rows(const linear *l) { return l->of->slices.rows && !l->all_rows; }
 
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, bool erf,
                      const tensor *residual) {
@@ -32,7 +34,7 @@ err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tens
                         .epilogue = epilogue,
                         .erf = erf};
     if (!matrix_rows(x)) return ERR_OK;
-    return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s);
+    return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args, has_own_rows(l)) : p->ops->matmul(&args, p->s);
 }
 
 // Each token slice has its own sum, which the product does not form.
@@ -52,7 +54,7 @@ err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tens
                         .rows = whole_rows(p, l, dy),
                         .epilogue = pre ? MATMUL_DGELU : 0,
                         .erf = erf};
-    TRY(l->division == LINEAR_OUTPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s));
+    TRY(l->division == LINEAR_OUTPUTS ? slices_sum(l->of, p, &args, has_own_rows(l)) : p->ops->matmul(&args, p->s));
     return pre && before && !forms ? linear_bias_only(p, before, dx) : ERR_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct linear {
     int w, b;                  // rows of the parameter table; b = -1: no bias
     linear_division division;  // what is divided
     const model *of;           // NULL: nothing is
+    bool all_rows;             // its sums over slices have all rows on every rank, also where rows are divided
 } linear;
 
 // Divides the layer, if the model has slices. If W consists of several matrices, one below the other: how many, and the

@@ -58,13 +58,6 @@ bool adapters_freeze(const model_adapters *is, const char *name) {
 
 static bool adapts(const model_rule *r) { return r->adapters && r->adapters->rank > 0; }
 
-// An adapter's first matrix reads all rows, and its gradient sums over them.
-static err_t check_adapters(model_rule *r) {
-    if (!adapts(r) || !r->rows) return ERR_OK;
-    return rule_break(r, KEYS("lora.rank", "parallel.sequence"),
-                      "adapters read all rows of a layer's input, which [parallel] sequence = yes divides");
-}
-
 // Weights are frozen where text is read.
 static err_t check_no_adapters(model_rule *r) {
     if (!adapts(r)) return ERR_OK;
@@ -75,7 +68,6 @@ static err_t check_no_adapters(model_rule *r) {
 err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_division *by) {
     TRY(check_span(r));
     TRY(check_rows(r, context));
-    TRY(check_adapters(r));
     *by = (model_division){.slices = r->slices, .tokens = r->tokens, .documents = r->documents};
     if (r->adapters) by->adapters = *r->adapters;
     if ((!r->rows && r->tokens <= 1) || dropped % 4 == 0) return ERR_OK;

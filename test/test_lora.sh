@@ -39,10 +39,10 @@ portable 1 device.simd=portable device.threads=2
 3.2 3 parallel.zero=2 reduce.bucket_mb=0.02
 4.3 4 parallel.zero=3
 t2 2 parallel.tensor=2
-t4 4 parallel.tensor=4 parallel.recompute=selective
-t2z3 4 parallel.tensor=2 parallel.zero=3 parallel.recompute=block
+t4 4 parallel.tensor=4 parallel.recompute=selective parallel.sequence=yes
+t2z3 4 parallel.tensor=2 parallel.zero=3 parallel.recompute=block parallel.sequence=yes
 p2 2 parallel.pipeline=2
-p2t2 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
+p2t2 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes
 offload 2 parallel.offload=host parallel.zero=1
 DEALS
 }

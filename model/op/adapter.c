@@ -8,6 +8,9 @@
 //   inputs divided    A by its inputs; B whole, on all ranks the same       x A^T is a sum over slices
 //
 // x A^T comes before the product and its sum after it. So backward adds to the gradient of x that the product has made.
+//
+// Where ranks have rows of their own (model/slices.h), x A^T and its gradient have all rows on each: they are narrow. So
+// sums over rows are whole as ever. What is added to own rows is computed of these.
 #include "model/op/adapter.h"
 
 #include "model/dropout.h"
@@ -23,8 +26,17 @@ enum { UB_PART, UB_DY, UB_U, UB_DU };                       // ... and backward
 static layout layout_of_x(const operation *o) {
     return o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX;
 }
-static layout layout_of_y(const operation *o) {
+static layout layout_of_dy(const operation *o) {
     return o->at.division == LINEAR_OUTPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX;
+}
+static layout layout_of_y(const operation *o) {
+    return o->at.division == LINEAR_OUTPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
+}
+
+// Of the rows of a narrow matrix those that `like` has, which are all, or this rank's own.
+static tensor rows_like(const frame *f, const tensor *all, const tensor *like) {
+    int64_t N = matrix_rows(all), n = matrix_rows(like);
+    return n < N ? tensor_rows(all, model_row(f->m, f->m->slices.first, N), n) : *all;
 }
 
 static double flops(const model *m, const operation *o) {
@@ -51,10 +63,10 @@ static err_t down(const frame *f, const step *s) {
 static err_t down_gradients(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
     tensor dx = at(f, s->v[DB_DX]), mine = at(f, s->v[DB_MINE]), du = at(f, s->v[DB_DU]), past = at(f, s->v[DB_PAST]),
-           x = at(f, s->v[DB_X]);
+           x = at(f, s->v[DB_X]), own = rows_like(f, &du, &mine);
     TRY(drop(f, s, s->v[DB_DROPPED], &x));
     TRY(linear_weights_only(f->p, l, &du, &x));
-    TRY(linear_inputs(f->p, l, &mine, &du, NULL, false, NULL, NULL));
+    if (matrix_rows(&mine)) TRY(linear_inputs(f->p, l, &mine, &own, NULL, false, NULL, NULL));
     if (s->v[DB_DROPPED] && matrix_rows(&mine)) TRY(dropout_adapted(f->m, f->p, f->b, f->op[s->op].site, &mine, &mine));
     return matrix_rows(&dx) ? f->p->ops->add(&(add_args){.y = &dx, .a = &past, .b = &mine}, f->p->s) : ERR_OK;
 }
@@ -62,7 +74,14 @@ static err_t down_gradients(const frame *f, const step *s) {
 // What is left of x; 0: nothing is dropped.
 static value make_dropped(lowering *L, const operation *o) {
     graph_value x = {.name = "left", .letters = "I", .width = L->v[o->in[0]].width, .at = layout_of_x(o), .is_E = true};
-    return L->drops && model_adapts(L->g->m)->dropout > 0 ? make_value(L, &x) : 0;
+    if (!L->drops || model_adapts(L->g->m)->dropout == 0) return 0;
+    if (L->o->slice_rows && x.width % 4 && o->at.division != LINEAR_INPUTS && L->rc == ERR_OK)
+        L->rc =
+            err_set(ERR_CONFIG,
+                    "[lora] dropout: %s reads %lld numbers of a position, which with [parallel] sequence = yes must be "
+                    "a multiple of 4: leave one of them out",
+                    o->name, (long long)x.width);
+    return make_value(L, &x);
 }
 
 static void down_forward(lowering *L, int op, const operation *o) {
@@ -96,7 +115,8 @@ static const op_type down_type = {.name = "adapter, down",
 static err_t up(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
     tensor part = at(f, s->v[U_PART]), u = at(f, s->v[U_U]), from = at_rows(f, s->v[U_PART]), y = at_rows(f, s->v[U_Y]);
-    TRY(linear_forward(f->p, &o->at, &part, &u, NULL, false, NULL));
+    tensor own = rows_like(f, &u, &part);
+    TRY(linear_forward(f->p, &o->at, &part, &own, NULL, false, NULL));
     if (!y.size[0]) return ERR_OK;
     return f->p->ops->scale_columns(
         &(scale_columns_args){
@@ -117,18 +137,19 @@ static err_t up_gradients(const frame *f, const step *s) {
 }
 
 // The part's columns alone.
-static value make_part(lowering *L, const operation *o) {
-    graph_value x = {.name = "part", .letters = "O", .width = o->outputs, .at = layout_of_y(o), .is_E = true};
+static value make_part(lowering *L, const operation *o, layout at) {
+    graph_value x = {.name = "part", .letters = "O", .width = o->outputs, .at = at, .is_E = true};
     return make_value(L, &x);
 }
 
 static void up_forward(lowering *L, int op, const operation *o) {
-    uses(emit(L, "adapter, up", up, op, "urw", o->out[0], o->in[1], make_part(L, o)), o->at.w);
+    uses(emit(L, "adapter, up", up, op, "urw", o->out[0], o->in[1], make_part(L, o, layout_of_y(o))), o->at.w);
 }
 
 static void up_backward(lowering *L, int op, const operation *o) {
-    value y = o->in[0], u = o->in[1], dy = as(L, L->given[op], layout_of_y(o)), du = make_gradient(L, u, LAYOUT_MATRIX);
-    step *s = emit(L, "adapter's gradients, up", up_gradients, op, "wrrw", make_part(L, o), dy, u, du);
+    value y = o->in[0], u = o->in[1], dy = as(L, L->given[op], layout_of_dy(o)),
+          du = make_gradient(L, u, LAYOUT_MATRIX);
+    step *s = emit(L, "adapter's gradients, up", up_gradients, op, "wrrw", make_part(L, o, layout_of_dy(o)), dy, u, du);
     uses(s, o->at.w), adds(s, o->at.w);
     if (o->at.division == LINEAR_OUTPUTS) s->meets = MEET_SUM;
     L->grad[y] = L->given[op], L->grad[u] = du;
@@ -191,7 +212,7 @@ static linear trained(graph *g, const adapter *a, const char *suffix, int64_t ro
     graph_rule(g, l.w, PARAM_OPTIMIZER);
     if (divide != LINEAR_WHOLE)
         linear_divide(&l, g->m, divide, shares ? shares->matrices : 0, shares ? shares->share : NULL);
-    if (g->m->slices.of > 1) l.of = g->m;
+    if (g->m->slices.of > 1) l.of = g->m, l.all_rows = true;
     return l;
 }
 
