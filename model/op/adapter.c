@@ -9,8 +9,8 @@
 //
 // x A^T comes before the product and its sum after it. So backward adds to the gradient of x that the product has made.
 //
-// Where ranks have rows of their own (model/slices.h), x A^T and its gradient have all rows on each: they are narrow. So
-// sums over rows are whole as ever. What is added to own rows is computed of these.
+// Where ranks have rows of their own (model/slices.h), x A^T and its gradient, which are narrow, have all rows on each.
+// So sums over rows are whole as ever. What is added to own rows is computed of these.
 #include "model/op/adapter.h"
 
 #include "model/dropout.h"
