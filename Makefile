@@ -85,7 +85,7 @@ LIBS    += -L$(CUDA_HOME)/lib64 -Wl,-Bstatic -lcudart_static -Wl,-Bdynamic -lrt
 # A kernel that spills on one of ARCHS is an error. But FP32 attention, which is for comparing, not for speed, spills
 # 16 bytes on 8.6 and 8.9.
 SPILLS  := $(if $(filter-out $(ARCHS),$(ARCH)),,-Xptxas -warn-spills,-Werror)
-$(BUILD)/gpu/cuda/attention_fp32.cu.o: SPILLS :=
+$(BUILD)/gpu/cuda/attention_fp32.cu.o $(BUILD)/gpu/cuda/cross_attention.cu.o: SPILLS :=
 NV_HOST := -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-ffp-contract=off
 NV       = $(NVCC) $(CU_FLAGS) -O3 $(NVFLAGS) -fmad=false -Werror all-warnings $(SPILLS) $(GENCODE) -t 0
 $(BUILD)/%.cu.o: %.cu

@@ -151,6 +151,44 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
                      10 * pairs(args->y, args->window, args->all)};
 }
 
+// Multiply-adds of one Tq x Tk product of all heads; causal: as far as a query sees.
+static double cross_pairs(const tensor *q, const tensor *kv, bool causal) {
+    double Tq = (double)q->size[1], Tk = (double)kv->size[1], all = Tq * Tk, seen = Tq < Tk ? Tq : Tk;
+    if (causal) all -= seen * (seen - 1) / 2 + (Tk - seen) * Tq;
+    return (double)q->size[0] * all * (double)q->size[2];
+}
+
+op_cost cross_attention_forward_cost(const cross_attention_forward_args *args) {
+    return (op_cost){args->q->type,
+                     {ROWS(args->q), args->kv->size[1], args->q->size[2]},
+                     args->drop ? COST_DROPOUT : 0,
+                     size_of(args->y) + size_of(args->lse) + size_of(args->q) + size_of(args->kv) +
+                         size_of(args->bias) + size_of(args->lengths),
+                     4 * cross_pairs(args->q, args->kv, args->causal)};
+}
+
+op_cost cross_attention_backward_cost(const cross_attention_backward_args *args) {
+    return (op_cost){args->q->type,
+                     {ROWS(args->q), args->kv->size[1], args->q->size[2]},
+                     args->drop ? COST_DROPOUT : 0,
+                     size_of(args->dq) + size_of(args->dkv) + size_of(args->parts) + size_of(args->delta) +
+                         size_of(args->dy) + size_of(args->y) + size_of(args->lse) + size_of(args->q) +
+                         size_of(args->kv) + size_of(args->bias) + size_of(args->lengths),
+                     10 * cross_pairs(args->q, args->kv, args->causal)};
+}
+
+op_cost distance_bias_forward_cost(const distance_bias_forward_args *args) {
+    return (op_cost){args->table->type, {tensor_count(args->bias)}, 0, size_of(args->bias) + size_of(args->table), 0};
+}
+
+op_cost distance_bias_backward_cost(const distance_bias_backward_args *args) {
+    return (op_cost){FP32,
+                     {tensor_count(args->parts)},
+                     0,
+                     gradient_of(args->dtable, args->fresh) + size_of(args->sums) + size_of(args->parts),
+                     0};
+}
+
 op_cost layer_norm_forward_cost(const layer_norm_forward_args *args) {
     double bytes = size_of(args->y) + size_of(args->mean) + size_of(args->rstd) + size_of(args->sum) +
                    size_of(args->x) + size_of(args->residual) + size_of(args->w) + size_of(args->b);

@@ -31,6 +31,8 @@ typedef struct dropout_key {
     const uint32_t *at;  // on the device: step and first_sample, read at run time (for recordings); NULL: the above
 } dropout_key;
 
+#include "gpu/ops_cross.h"
+
 enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8 };
 
 // --- operations: a struct of named arguments each. Omitted arguments are NULL, false or 0. ---------------------------
@@ -466,7 +468,8 @@ typedef struct interact_backward_args {
     X(batch_norm_moments) X(batch_norm_apply) X(batch_norm_back_sums) X(batch_norm_back) X(pixels) X(average)  \
     X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)                  \
     X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows) X(muon_direction) X(normalize)  \
-    X(interact_forward) X(interact_backward) X(squared_error)
+    X(interact_forward) X(interact_backward) X(squared_error)  \
+    X(distance_bias_forward) X(distance_bias_backward) X(cross_attention_forward) X(cross_attention_backward)
 // clang-format on
 
 typedef struct ops {

@@ -5,77 +5,7 @@
 // are made, each lane has one of the 32 rows of the moving tile; where rows are summed, each lane has columns. Scores
 // reach the other lanes through shared memory, (32,R) for each warp. Rows of the moving tile are padded by 4 floats:
 // the 16 bytes that eight lanes read from as many rows are then in different banks.
-#include "gpu/cuda/attention.h"
-
-enum { PASS = WARP };  // rows of a moving tile
-
-// tile (ROWS,LD) = rows of `head` floats at `stride`, `left` of them; zeros after them, up to W columns.
-template <int W, int LD, int ROWS>
-__device__ __forceinline__ void floats_load(float *tile, const float *from, int64_t stride, int left,
-                                            const attention_shape &z) {
-    for (int i = threadIdx.x; i < ROWS * (W / 4); i += ATT_THREADS) {
-        int row = i / (W / 4), col = i % (W / 4) * 4;
-        const float *at = from + row * stride + col;
-        float4 x = {0, 0, 0, 0};
-        if (row < left && z.wide && col < z.head) x = *reinterpret_cast<const float4 *>(at);
-        if (row < left && !z.wide) {
-            if (col < z.head) x.x = at[0];
-            if (col + 1 < z.head) x.y = at[1];
-            if (col + 2 < z.head) x.z = at[2];
-            if (col + 3 < z.head) x.w = at[3];
-        }
-        *reinterpret_cast<float4 *>(tile + row * LD + col) = x;
-    }
-}
-
-// s[r] = row r of own (R,W) times the lane's row of pass (32,W+4), one chain of FMA along W.
-template <int W, int R>
-__device__ __forceinline__ void floats_scores(float (&s)[R], const float *own, const float *pass) {
-    const float *mine = pass + threadIdx.x % WARP * (W + 4);
-#pragma unroll
-    for (int r = 0; r < R; r++) s[r] = 0;
-#pragma unroll 4
-    for (int d = 0; d < W; d += 4) {
-        float4 b = *reinterpret_cast<const float4 *>(mine + d);
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            float4 a = *reinterpret_cast<const float4 *>(own + r * W + d);
-            s[r] = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s[r]))));
-        }
-    }
-}
-
-// sum[r][c], column lane + 32 c of row r, += s (R rows, 32 lanes) times pass (32,W+4); mid (32,R) is the warp's own
-// shared memory.
-template <int W, int R>
-__device__ __forceinline__ void floats_add(float (&sum)[R][W / WARP], const float (&s)[R], float *mid,
-                                           const float *pass) {
-    int lane = threadIdx.x % WARP;
-    __syncwarp();
-#pragma unroll
-    for (int r = 0; r < R; r++) mid[lane * R + r] = s[r];
-    __syncwarp();
-#pragma unroll 2
-    for (int j = 0; j < PASS; j++)
-#pragma unroll
-        for (int c = 0; c < W / WARP; c++) {
-            float x = pass[j * (W + 4) + lane + c * WARP];
-#pragma unroll
-            for (int r = 0; r < R; r++) sum[r][c] = fmaf(mid[j * R + r], x, sum[r][c]);
-        }
-}
-
-template <int W, int R>
-__device__ __forceinline__ void floats_store(float *to, int64_t stride, int left, const float (&sum)[R][W / WARP],
-                                             float factor, int row, int head) {
-#pragma unroll
-    for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int c = 0; c < W / WARP; c++) {
-            int col = threadIdx.x % WARP + c * WARP;
-            if (row + r < left && col < head) to[(row + r) * stride + col] = sum[r][c] * factor;
-        }
-}
+#include "gpu/cuda/attention_floats.h"
 
 // attention_forward_fp32_kernel: a block for each 4 R queries of a head of a sample; keys and values pass in tiles of
 // 32.
@@ -102,14 +32,15 @@ __global__ void __launch_bounds__(ATT_THREADS)
     float sum[R][W / WARP] = {}, max[R], total[R], s[R];
 #pragma unroll
     for (int r = 0; r < R; r++) max[r] = ATT_NO_SCORE, total[r] = 0;
-    floats_load<W, W, ATT_WARPS * R>(q, qkv + att_q(z, at.sample, at.first, at.head), stride, z.time - at.first, z);
+    floats_load<W, W, ATT_WARPS * R>(q, qkv + att_q(z, at.sample, at.first, at.head), stride, z.time - at.first, z.head,
+                                     z.wide);
     for (int key = begin; key < last; key += PASS) {
-        floats_load<W, W + 4, PASS>(pass, keys + key * stride, stride, z.time - key, z);
+        floats_load<W, W + 4, PASS>(pass, keys + key * stride, stride, z.time - key, z.head, z.wide);
         if (z.drop) keep_draw<ATT_WARPS * R, PASS>(keep, z, at.sample, at.head, at.first, key);
         __syncthreads();
         floats_scores<W, R>(s, q + row * W, pass);
         __syncthreads();  // v overwrites k
-        floats_load<W, W + 4, PASS>(pass, values + key * stride, stride, z.time - key, z);
+        floats_load<W, W + 4, PASS>(pass, values + key * stride, stride, z.time - key, z.head, z.wide);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int t = at.first + row + r;
@@ -197,16 +128,16 @@ __global__ void __launch_bounds__(ATT_THREADS)
                            : min(first + OWN, z.time);
     float sum1[R][W / WARP] = {}, sum2[KEYS ? R : 1][KEYS ? W / WARP : 1] = {}, s[R], dp[R];
     floats_load<W, W, OWN>(own1, KEYS ? k + first * wide : qkv + att_q(z, at.sample, first, head0), wide,
-                           z.time - first, z);
+                           z.time - first, z.head, z.wide);
     floats_load<W, W, OWN>(own2, KEYS ? v + first * wide : dy + att_y(z, at.sample, first, head0), KEYS ? wide : narrow,
-                           z.time - first, z);
+                           z.time - first, z.head, z.wide);
     for (int head = head0; head < head0 + (KEYS ? z.group : 1); head++) {
         const float *q = qkv + att_q(z, at.sample, 0, head), *g = dy + att_y(z, at.sample, 0, head);
         const int64_t rows = att_stat(z, at.sample, 0, head);
         for (int other = begin; other < end; other += PASS) {
-            floats_load<W, W + 4, PASS>(pass1, (KEYS ? q : k) + other * wide, wide, z.time - other, z);
+            floats_load<W, W + 4, PASS>(pass1, (KEYS ? q : k) + other * wide, wide, z.time - other, z.head, z.wide);
             floats_load<W, W + 4, PASS>(pass2, KEYS ? g + other * narrow : v + other * wide, KEYS ? narrow : wide,
-                                        z.time - other, z);
+                                        z.time - other, z.head, z.wide);
             if (z.drop && KEYS) keep_draw<PASS, OWN>(keep, z, at.sample, head, other, first);
             if (z.drop && !KEYS) keep_draw<OWN, PASS>(keep, z, at.sample, head, first, other);
             __syncthreads();

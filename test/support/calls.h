@@ -250,6 +250,11 @@ OP(matmul) FLAG(epilogue) UNLESS(0, erf) FLAG(ta) FLAG(tb) FLAG(rows) flag("fres
 OP(bias_backward) FLAG(fresh) R(dy) GRAD(dbias) END
 OP(attention_forward) HEADS R(lengths) R(places) R(qkv) W(y) W(lse) END
 OP(attention_backward) HEADS R(lengths) R(places) R(dy) R(y) R(lse) R(qkv) W(dqkv) W(delta) END
+OP(cross_attention_forward) FLAG(heads) FLAG(causal) FLAG(samples) FLAG(first_head) DROP R(lengths) R(bias) R(q) R(kv) W(y) W(lse) END
+OP(cross_attention_backward) FLAG(heads) FLAG(causal) FLAG(samples) FLAG(first_head) DROP R(lengths) R(bias) R(dy) R(y) R(lse) R(q) R(kv) W(dq) W(dkv)
+    W(parts) W(delta) END
+OP(distance_bias_forward) FLAG(queries) FLAG(both) FLAG(most) R(table) W(bias) END
+OP(distance_bias_backward) FLAG(queries) FLAG(both) FLAG(most) FLAG(fresh) R(parts) W(sums) GRAD(dtable) END
 OP(attention_past) FLAG(heads) FLAG(kv_heads) FLAG(window) FLAG(first)
     int64_t width = a->past->size[1]; tensor before = view2(a->past, a->first, width), kept = tensor_rows(a->past, a->first, a->y->size[0]);
     R(qkv) if (a->first) operand('r', "past", &before); operand('w', "kept", &kept); W(y) END
