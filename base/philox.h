@@ -23,6 +23,7 @@ enum {
     SITE_ROUND = 0x60000000,
     SITE_MASK =
         0x01000000,  // masked tokens: element = position, sample and step = halves of n or of the sample's number
+    SITE_SPANS = 0x06000000,    // spans of a text: element = place, sample and step as SITE_MASK's
     SITE_VIEW = 0x04000000,     // what is seen of an image: sample and step = halves of n or of the sample's number
     SITE_STORIES = 0x02000000,  // stories: element = choice, sample, step = number of the story
     // made-up clicks: element = draw, sample and step = halves of the record; + 1 + kind: element and sample = a

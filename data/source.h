@@ -37,6 +37,9 @@ typedef struct source_options {
     // Places in documents are a tensor, and targets of another document are -1
     bool documents;
     int64_t document_end;
+    // of spans: so many tokens of a text, `window`, of which so many are left out, in so many spans; mask stands for
+    // the first span, tokens before it for the next ones
+    int64_t window, left_out, spans;
     bool answers;        // of tokens: targets that are not marked as an answer's are -1 too (data/text/shard.h)
     int64_t held_out;    // so many samples at the end are set apart, 0: none
     bool only_held_out;  // these are the source; else those before them
@@ -150,6 +153,7 @@ void source_cancel(source *s, bool cancelled);
 
 err_t text_open(source **out, const source_options *o);      // data/text/text.c: windows of tokens
 err_t masked_open(source **out, const source_options *o);    // data/text/masked.c: tokens, some of them masked
+err_t spans_open(source **out, const source_options *o);     // data/text/spans.c: tokens without some spans of them
 err_t labelled_open(source **out, const source_options *o);  // data/text/labelled.c: texts with labels
 err_t idx_open(source **out, const source_options *o);       // data/image/idx.c: images and labels
 err_t images_open(source **out, const source_options *o);    // data/image/images.c: shards of images

@@ -42,14 +42,24 @@ static tensor slice_of(const tensor *x, int64_t s) {
     return tensor_rows(&all, s * N, N);
 }
 
-err_t dropout_adapted(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x) {
+// Each slice as a matrix of its own, with a site of its own.
+static err_t drop_slices(const model *m, const pass *p, int block, int which, float chance, const tensor *y,
+                         const tensor *x) {
     dropout_key key = p->drop;
     int64_t slices = matrix_slices(x), first = x->dims == 3 ? m->slices.first : 0;
-    key.p = p->drop_adapted;
+    key.p = chance;
     for (int64_t s = 0; s < slices; s++) {
         tensor to = slice_of(y, s), from = slice_of(x, s);
         key.site = SITE_ADAPTER + (64 * (uint32_t)block + (uint32_t)which) * 1024 + (uint32_t)(first + s);
         TRY(drop_rows(m, p, &key, &to, &from));
     }
     return ERR_OK;
+}
+
+err_t dropout_adapted(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x) {
+    return drop_slices(m, p, block, which, p->drop_adapted, y, x);
+}
+
+err_t dropout_slices(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x) {
+    return p->drop.p > 0 ? drop_slices(m, p, block, which, p->drop.p, y, x) : ERR_OK;
 }

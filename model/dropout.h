@@ -14,4 +14,8 @@ err_t dropout_rows(const model *m, const pass *p, int block, int which, const te
 // The same of what adapter `which` (0..63) of a block reads: x as it is, or each slice's part of the columns by itself.
 err_t dropout_adapted(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x);
 
+// The same of a matrix of which a rank may have some slices, (slices here, N, columns of a slice), of a model without
+// adapters: with the model's own chance.
+err_t dropout_slices(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x);
+
 #endif

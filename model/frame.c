@@ -24,7 +24,7 @@ tensor at(const frame *f, value v) {
     tensor t = {.data = f->base[f->x->place[v].in] + f->x->place[v].at, .type = x->is_E ? f->type : x->type};
     if (x->shape == SHAPE_PLAIN) return view1(&t, x->width);
     if (x->shape == SHAPE_PER_ROW) return view1(&t, n);
-    if (x->shape == SHAPE_PER_HEAD) return view3(&t, f->p->B * s, x->width / S, T_of(f));
+    if (x->shape == SHAPE_PER_HEAD) return view3(&t, f->p->B * s, x->width / S, x->rows ? x->rows : T_of(f));
     if (x->at.width == WIDTH_WHOLE || S == 1) return view2(&t, n, x->width);
     return view3(&t, s, n, x->width / S);
 }
@@ -53,5 +53,6 @@ tensor constants_at(const frame *f, int first, int64_t n) { return tensor_rows(&
 
 tensor at_samples(const frame *f, value v) {
     tensor x = at_rows(f, v);
-    return view3(&x, x.size[0] / T_of(f), T_of(f), x.size[1]);
+    int64_t T = f->x->v[v].rows ? f->x->v[v].rows : T_of(f);
+    return view3(&x, x.size[0] / T, T, x.size[1]);
 }

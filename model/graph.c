@@ -193,11 +193,7 @@ void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limi
 
 bool graph_documents(const graph *g) { return ((const model_division *)g->m->options)->documents; }
 
-int graph_find_input(const graph *g, const char *name) {
-    for (int i = 0; i < g->m->inputs; i++)
-        if (strcmp(g->m->input[i].name, name) == 0) return i;
-    return -1;
-}
+int graph_find_input(const graph *g, const char *name) { return model_input(g->m, name); }
 
 void graph_image_input(graph *g, const char *name, int64_t H, int64_t W, int64_t C) {
     add_input(g, name, &(tensor_spec){.type = UINT8, .dims = 3, .size = {H, W, C}});

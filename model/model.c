@@ -31,6 +31,12 @@ int64_t model_trained(const model *m) {
     return n;
 }
 
+int model_input(const model *m, const char *name) {
+    for (int i = 0; i < m->inputs; i++)
+        if (strcmp(m->input[i].name, name) == 0) return i;
+    return -1;
+}
+
 int model_find(const model *m, const char *name) {
     for (int i = 0; i < m->params; i++)
         if (strcmp(m->param[i].name, name) == 0) return i;

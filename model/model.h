@@ -65,8 +65,13 @@ struct model {
     bool stream;     // it has a residual stream, whose rows may be divided among ranks
     bool adds_once;  // a pass adds to each element of dw once
     double dropout;
-    int64_t vocab, context;         // of what it predicts (model/predict.h); 0: there is nothing to sample
-    int64_t mask, begin, end;       // tokens for what is masked, and for a sample's ends; all 0: nothing is masked
+    int64_t vocab, context;  // of what it predicts (model/predict.h); 0: there is nothing to sample
+    // it reads a text of up to so many tokens, and says another one; 0: it continues the text that it reads
+    int64_t reads;
+    int64_t mask, begin, end;  // tokens for what is masked, and for a sample's ends; all 0: nothing is masked
+    // it says what was left out of a text: of `window` tokens so many, in so many spans. Then mask stands for the first
+    // span. 0: it does not
+    int64_t window, left_out, spans;
     int64_t classes;                // it says to which of them a sample belongs; 0: it does not
     bool ranks;                     // of two classes: how well it ranks samples by the chance of the second counts
     bool numbers;                   // it says a number of a sample: metrics of a sample are that one and the right one
@@ -139,7 +144,8 @@ static inline int64_t model_positions(const model *m) { return m->context ? m->c
 // Elements of all parameters (a tied one is not counted again); and of those that are trained.
 int64_t model_elements(const model *m);
 int64_t model_trained(const model *m);
-int model_find(const model *m, const char *name);  // index of that parameter; -1: none
+int model_find(const model *m, const char *name);   // index of that parameter; -1: none
+int model_input(const model *m, const char *name);  // of that input; -1: none
 
 // dst (host, FP32, count) = initial values of elements first .. first+count-1, in row-major order whatever the slices:
 // Philox keyed by (seed, row of the table, element); of normal ones Box-Muller.

@@ -4,7 +4,7 @@
 
 #include "gpu/gpu.h"
 
-enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
+enum { MODEL_NAME = 96, PARAM_SHARES = 3 };
 
 // What changes a row's values.
 typedef enum param_rule {

@@ -55,6 +55,7 @@ typedef struct pass {
     tensor metrics;  // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
     // scores of the next token instead of losses; samples are as long as in[0]
     bool predict;
+    int64_t row;  // when predict, of a model that says another text than it reads: the row whose scores are wanted
     // [B] when predict: the samples' earlier positions. If B > 1, each sample has one new position. NULL: there are no
     // earlier ones, and no keys and values are kept
     const pass_past *past;

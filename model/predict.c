@@ -86,6 +86,7 @@ typedef struct growing {
     int number;           // among the texts of the call; -1: the slot is free
     int64_t count, kept;  // tokens of its context; those that were scored before
     int64_t drawn;        // new ones
+    int64_t read;         // of a model that reads another text: that one's
 } growing;
 
 // What lies before the last `context` tokens is never read.
@@ -116,6 +117,29 @@ static err_t take_prompt(const model *m, const char *prompt, const int32_t *ids,
     }
     if (tokens && !*taken) tokens[(*taken)++] = 0;
     return ERR_OK;
+}
+
+// A text that is read, with its end, and the token that begins what is said of it; in between, and after it, tokens
+// that nothing sees.
+static err_t take_text(const model *m, const predict_text *text, int32_t *tokens, growing *g) {
+    predict_text some = *text;
+    int64_t most = m->reads - 1, n = 0;
+    for (int64_t i = 0; i < m->context; i++) tokens[i] = (int32_t)m->begin;
+    if (text->ids && text->count > most) some.count = most;
+    if (text->ids || (int64_t)strlen(text->prompt) <= most)
+        TRY(take_prompt(m, some.prompt, some.ids, some.count, tokens, &n));
+    else {
+        TRY(take_prompt(m, text->prompt, NULL, 0, NULL, NULL));
+        for (; n < most; n++) tokens[n] = (unsigned char)text->prompt[n];
+    }
+    tokens[n++] = (int32_t)m->end;
+    g->read = n, g->count = m->reads + 1;
+    return ERR_OK;
+}
+
+int64_t predict_most(const model *m, int64_t wanted) {
+    int64_t room = m->context - m->reads;
+    return m->reads && room < wanted ? room : wanted;
 }
 
 err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) {
@@ -152,13 +176,15 @@ static err_t fill_slots(prediction *x, int *asks) {
         if (g->number < 0 && x->next < x->texts) {
             *g = (growing){.number = x->next++};
             const predict_text *text = &x->text[g->number];
-            TRY(take_prompt(x->m, text->prompt, text->ids, text->count, tokens_at(x, p), &g->count));
+            if (x->m->reads) TRY(take_text(x->m, text, tokens_at(x, p), g));
+            else TRY(take_prompt(x->m, text->prompt, text->ids, text->count, tokens_at(x, p), &g->count));
         }
         if (g->number < 0) continue;
         x->ask[(*asks)++] = (predict_ask){.kv_slot = p,
                                           .tokens = tokens_at(x, p),
                                           .count = g->count,
                                           .kept = g->kept,
+                                          .read = g->read,
                                           .scores = x->w->scores + p * x->m->vocab};
     }
     return ERR_OK;
@@ -170,8 +196,9 @@ static void take_token(prediction *x, const predict_ask *ask) {
     uint32_t bits[4];
     philox4x32(bits, x->o->seed, (uint32_t)g->number, SITE_SAMPLE, (uint32_t)x->o->step, (uint32_t)g->drawn++);
     int32_t token = draw(ask->scores, x->m->vocab, x->o, bits[0] * 0x1p-32, x->w->copy);
-    append_token(x->m, tokens_at(x, ask->kv_slot), g, token);
-    if (!text->put(text->ctx, token) || g->drawn == x->o->tokens) g->number = -1;
+    bool last = !text->put(text->ctx, token) || g->drawn == predict_most(x->m, x->o->tokens);
+    if (!last) append_token(x->m, tokens_at(x, ask->kv_slot), g, token);
+    if (last) g->number = -1;
 }
 
 err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w) {

@@ -30,7 +30,10 @@ typedef struct predict_ask {
     int kv_slot;            // 0 .. predict_with.kv_slots-1: a text keeps its slot until it ends
     const int32_t *tokens;  // at most `context` of them
     int64_t count, kept;    // the first `kept` were scored before, in this slot; at least one is new
-    float *scores;          // (V) out
+    // of a model that says another text than it reads (model.reads): tokens of the one that it reads. `tokens` has room
+    // for that, then the other one, which has count - model.reads; what is left has valid tokens
+    int64_t read;
+    float *scores;  // (V) out
 } predict_ask;
 
 // What drawing needs of its caller.
@@ -45,9 +48,13 @@ typedef struct predict_with {
 } predict_with;
 
 // Continues `count` texts. Each token is drawn from the distribution after the last `context` ones. A continuation
-// depends on its prompt, its number in the call and the options, not on other prompts. ERR_CONFIG: the model predicts
-// nothing, or a prompt is not in its vocabulary.
+// depends on its prompt, its number in the call and the options, not on other prompts. A model that says another text
+// than it reads is given as much of the prompt as it has room for, and says at most as many tokens as it has room for.
+// ERR_CONFIG: the model predicts nothing, or a prompt is not in its vocabulary.
 err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w);
+
+// The most tokens that the model says after a prompt, of `wanted`.
+int64_t predict_most(const model *m, int64_t wanted);
 
 // ERR_CONFIG: the model does not continue texts.
 err_t predict_can(const model *m);

@@ -41,6 +41,7 @@ typedef struct model_rule {
     int blocks;                         // which the stages of a pipeline divide among them
     bool demand;                        // rows of tables are made on demand
     bool tied;                          // the first block and the last one share a tensor
+    bool shared;                        // so do blocks in between
     const char *chosen[RULE_KEYS];      // keys that were left open and are now filled in; NULL: no more
     const char *broken[RULE_KEYS];      // the keys of the rule that does not hold
     const char *divided[RULE_DIVIDED];  // keys whose values the slices must divide; NULL: none

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ST_NAME = 96, ST_DIMS = 8 };
+enum { ST_NAME = 128, ST_DIMS = 8 };
 enum { ST_LENGTH_BYTES = 8, ST_HEADER_MAX = 100000000 };  // of the header; what other readers accept
 #define ST_METADATA "__metadata__"                        // no tensor, but pairs of texts
 

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#define MODELS(X) X(gpt) X(mlp) X(llama) X(gemma) X(resnet) X(bert) X(dlrm)
+#define MODELS(X) X(gpt) X(mlp) X(llama) X(gemma) X(resnet) X(bert) X(dlrm) X(t5)
 
 // Room for the options of whichever is chosen (model_type.options).
 enum { MODEL_OPTIONS_ROOM = 4096 };
@@ -29,7 +29,7 @@ enum {
 // In the order of MODELS, which is that of the words of [model] type.
 extern const model_type *const model_types[MODEL_TYPES];
 #define MODEL_WORD(name) " " #name
-#define MODEL_WORDS MODELS(MODEL_WORD)  // " gpt mlp llama gemma resnet bert dlrm"
+#define MODEL_WORDS MODELS(MODEL_WORD)  // " gpt mlp llama gemma resnet bert dlrm t5"
 #define MODEL_DEFAULT "gpt"             // the first
 
 #endif

@@ -6,6 +6,7 @@
 //
 // LOCKSTEP_TEST_BERT=DIR: the same of DIR/mlm, DIR/pairs, DIR/classify, DIR/regress (test/interop/compare_bert.py).
 #include "test/support/foreign.h"
+#include "test/support/learned.h"
 
 #include "data/text/pack.h"
 #include "model/families.h"
@@ -26,21 +27,6 @@ static const char *words(void) {
     static char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/tokenizer.json", folder());
     return getenv("LOCKSTEP_TEST_BERT") ? path : "test/golden/tokenizer/bert.json";
-}
-
-static int64_t elements(const st_tensor *t) { return shape_count(t->dims, t->size); }
-
-static double *golden(const st_file *f, const char *name, int64_t *count) {
-    const st_tensor *t = st_find(f, name);
-    if (!t) fail_msg("%s has no %s", f->path, name);
-    *count = elements(t);
-    double *out = malloc((size_t)*count * sizeof *out);
-    float *x = malloc((size_t)*count * sizeof *x);
-    if (t->type == ST_F64) OK(st_read(f, t, out));
-    else OK(st_read_f32(f, t, x));
-    for (int64_t i = 0; i < *count && t->type != ST_F64; i++) out[i] = (double)x[i];
-    free(x);
-    return out;
 }
 
 // --- a run of a task -------------------------------------------------------------------------------------------------
@@ -91,66 +77,6 @@ static void task_open(session *x, config *c, const char *dir, const char *task, 
 }
 
 // --- comparing -------------------------------------------------------------------------------------------------------
-
-// The mean square of what differs, in that of what is wanted. Where that is rounding alone, as in a bias of keys, whose
-// gradient is 0, what is found is rounding too: of the whole gradient, whose square is `norm`.
-static void near(const char *task, const char *what, const float *found, const double *want, int64_t n, double norm) {
-    double differs = 0, all = 0;
-    for (int64_t i = 0; i < n; i++) differs += pow((double)found[i] - want[i], 2), all += want[i] * want[i];
-    bool none = all <= 1e-24 * norm;
-    if (!(differs <= (none ? 1e-13 * norm : 1e-9 * all)))
-        fail_msg("%s: %s: a square of %g, in %g of %g", task, what, differs, all, norm);
-}
-
-static void gradients_agree(session *x, const st_file *f, const char *task) {
-    model *m = x->net;
-    int64_t steps;
-    double *norms = golden(f, "norms", &steps);
-    OK(step_gradient(&x->runner, x->data, 1));
-    tensor *grad = &x->state.grad[x->state.sum_buffer * m->params];
-    for (int i = 0; i < m->params; i++) {
-        const param *p = &m->param[i];
-        weight_part part[WEIGHT_PARTS];
-        if (p->tied >= 0) continue;
-        int parts = m->type->parts(m->options, p, part);
-        float *host = malloc(tensor_bytes(&grad[i])), *ours = host;
-        OK(stream_copy(x->s, host, grad[i].data, tensor_bytes(&grad[i])));
-        OK(stream_wait(x->s));
-        for (int k = 0; k < parts; k++) {
-            char name[256];
-            int64_t n, rows = part[k].rows * (p->dims > 1 ? p->size[1] : 1);
-            snprintf(name, sizeof name, "grad/%s%s", part[k].prefixed ? m->type->prefix : "", part[k].name);
-            double *want = golden(f, name, &n);
-            assert_true(n >= rows);
-            near(task, name, ours, want, rows, *norms * *norms);
-            free(want);
-            ours += rows;
-        }
-        free(host);
-    }
-    free(norms);
-}
-
-static void steps_agree(session *x, const st_file *f, const char *task) {
-    int64_t n, one;
-    double *losses = golden(f, "losses", &n), *norms = golden(f, "norms", &n), *last = golden(f, "final_loss", &one);
-    step_result s;
-    x->progress.step = 0;
-    OK(session_feed(x, n));
-    for (int64_t i = 0; i < n; i++) {
-        OK(session_step(x, &s));
-        if (!(fabs(s.loss - losses[i]) <= 1e-6 * losses[i]))
-            fail_msg("%s: step %" PRId64 ": loss %.9f, expected %.9f", task, i + 1, s.loss, losses[i]);
-        if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i]))
-            fail_msg("%s: step %" PRId64 ": norm %.9f, expected %.9f", task, i + 1, s.grad_norm, norms[i]);
-    }
-    x->progress.step = 0;
-    OK(session_feed(x, 1));
-    OK(session_step(x, &s));
-    if (!(fabs(s.loss - *last) <= 1e-6 * *last))
-        fail_msg("%s: after %" PRId64 " updates: loss %.9f, expected %.9f", task, n, s.loss, *last);
-    free(losses), free(norms), free(last);
-}
 
 // The last layer's output, of all samples of the first step, in one micro-batch.
 static void hidden_agrees(const char *task, const char *dir, const st_file *f) {

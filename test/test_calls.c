@@ -40,6 +40,11 @@ typedef struct kind {
     .layers = 2, .heads = 4, .embed = 24, .hidden = 28, .vocab = 37, .context = T, .types = 2, .classes = 5, \
     .masked = 0.5, .mask_token = 4, .begin_token = 2, .end_token = 3, .norm_eps = 1e-12, .head_chunks = 1
 
+#define T5 \
+    .layers = 2, .decoder_layers = 2, .heads = 4, .head_dim = 6, .embed = 20, .hidden = 28, .vocab = 37, .context = T, \
+    .buckets = 8, .max_distance = 9, .noise = 0.3, .span = 2, .sentinel_token = 36, .end_token = 1, .norm_eps = 1e-6, \
+    .head_chunks = 1
+
 static const kind kinds[] = {
     {"gpt", MODEL_gpt, {.gpt = {GPT}}},
     {"gpt with dropout", MODEL_gpt, {.gpt = {GPT, .dropout = 0.1}}},
@@ -58,6 +63,8 @@ static const kind kinds[] = {
     {"bert of classes", MODEL_bert, {.bert = {BERT, .task = BERT_CLASSIFY}}},
     {"bert of numbers", MODEL_bert, {.bert = {BERT, .task = BERT_REGRESS}}},
     {"bert of pairs", MODEL_bert, {.bert = {BERT, .next_sentence = true}}},
+    {"t5", MODEL_t5, {.t5 = {T5, .dropout = 0.1}}},
+    {"t5 1.0", MODEL_t5, {.t5 = {T5, .activation = T5_RELU, .tied = true}}},
 };
 
 // ranks share layers, and with `rows` the residual stream's rows, too; context: so many share positions.
@@ -364,9 +371,10 @@ static void run_case(rig *r, digest *d) {
 
 // --- lines -----------------------------------------------------------------------------------------------------------
 
-// A perceptron has no rows to divide, no positions, and nothing to recompute or to continue. BERT has whole samples.
+// A perceptron has no rows to divide, no positions, and nothing to recompute or to continue. BERT and T5 have whole
+// samples.
 static bool exists(const kind *k, const sharing *l, const manner *m) {
-    if (k->type == MODEL_bert) return !l->rows && l->tokens == 1 && m->what != GROW;
+    if (k->type == MODEL_bert || k->type == MODEL_t5) return !l->rows && l->tokens == 1 && m->what != GROW;
     return k->type != MODEL_mlp || (!l->rows && l->tokens == 1 && m->recompute == RECOMPUTE_NONE && m->what != GROW);
 }
 

@@ -385,6 +385,7 @@ static void test_family(void **state) {
         {"resnet20", "type = resnet\ndepth = 20"},
         {"resnet32", "type = resnet\ndepth = 32"},
         {"resnet56", "type = resnet\ndepth = 56"},
+        {"t5-1.0", "type = t5\nactivation = relu\ntied = yes"},
     };
     int families = 0;
     for (int t = 0; t < MODEL_TYPES; t++) {
@@ -422,7 +423,7 @@ static void test_family(void **state) {
     assert_int_equal(load_text(x, "[model]\ntype = qwen4\n"), ERR_CONFIG);
     assert_says(
         x->path,
-        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma resnet bert dlrm; families: gpt2 llama2 ",
+        ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma resnet bert dlrm t5; families: gpt2 llama2 ",
         NULL, NULL);
 }
 
@@ -442,7 +443,7 @@ static void test_absent(void **state) {
         {"model.lora_rank=8", "Did you mean `rank` of [lora]?"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
         {"model.type=mixtral",
-         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet bert dlrm; families: gpt2 "},
+         "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma resnet bert dlrm t5; families: gpt2 "},
         {"precision.compute=fp8", "`fp8` is not supported. There are fp32, bf16 and fp16."},
         {"precision.compute=bfloat16", "no such value `bfloat16`. It is bf16."},
         {"device.backend=gpu", "no such value `gpu`. It is cuda."},

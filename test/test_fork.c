@@ -4,7 +4,7 @@
 #include "test/support/checkpoint.h"
 #include "trainer/fork.h"
 
-static const char *const types[] = {"gpt", "llama", "mlp", "gemma", "resnet", "bert", "dlrm"};
+static const char *const types[] = {"gpt", "llama", "mlp", "gemma", "resnet", "bert", "dlrm", "t5"};
 
 // Of each, what may not differ, in the order of its settings.
 static const char *const forbidden[] = {
@@ -14,7 +14,8 @@ static const char *const forbidden[] = {
     "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
     "model.type model.depth model.units model.width model.channels model.classes model.mean model.deviation lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
     "model.type model.task model.layers model.heads model.embed model.hidden model.vocab model.context model.types model.classes model.next_sentence lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
-    "model.type model.dense model.tables model.rows model.demand model.embed model.bottom model.top lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups "};
+    "model.type model.dense model.tables model.rows model.demand model.embed model.bottom model.top lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
+    "model.type model.layers model.decoder_layers model.heads model.head_dim model.embed model.hidden model.activation model.vocab model.tied model.buckets model.max_distance lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups "};
 
 typedef struct asked {
     const config *c;

@@ -64,7 +64,7 @@ static const char *const said[MISTAKES] = {
     [NOTHING_LEFT] = "block 1 (layer), leave: there is nothing for the next block",
     [NO_LOSS] = "block 1 (layer), the end: the last block has no loss",
     [USED_OFTEN] = "block 1 (layer), ln_4: x is read by more than 4 operations",
-    [LONG_NAME] = "a name has at most 63 letters",
+    [LONG_NAME] = "a name has at most 95 letters",
     [GRADIENT_LOST] = "block 1 (layer), gelu: ln is read again after it, and its gradient would be lost",
     [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
@@ -101,7 +101,10 @@ static value layer(graph *g, int mistake, value x) {
     case TWICE: return layer_norm(g, layer_norm(g, x, "ln"), "ln");
     case NEVER_MADE: return layer_norm(g, 77, "ln");
     case NOTHING_LEFT: return 0;
-    case LONG_NAME: return layer_norm(g, x, "a_name_of_which_a_part_is_enough_to_know_what_it_is_the_name_of_a_norm");
+    case LONG_NAME:
+        return layer_norm(
+            g, x,
+            "a_name_of_which_a_part_is_enough_to_know_what_it_is_the_name_of_a_norm_that_has_more_letters_than_fit");
     case USED_OFTEN:
         for (int i = 0; i < 5; i++) layer_norm(g, x, names[i]);
         return x;

@@ -21,11 +21,13 @@ static const kind kinds[] = {
     {"bert of classes", MODEL_bert, {.bert = {BERT_OPTIONS(2, 11), .task = BERT_CLASSIFY}}},
     {"bert of numbers", MODEL_bert, {.bert = {BERT_OPTIONS(2, 11), .task = BERT_REGRESS}}},
     {"bert of pairs", MODEL_bert, {.bert = {BERT_OPTIONS(2, 11), .next_sentence = true}}},
+    {"t5", MODEL_t5, {.t5 = {T5_OPTIONS(2, 2), .dropout = 0.1}}},
+    {"t5 1.0", MODEL_t5, {.t5 = {T5_OPTIONS(1, 2), .activation = T5_RELU, .tied = true}}},
     {"mlp relu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_RELU}}},
     {"mlp gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_GELU}}},
     {"mlp without hidden layers", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 9 };
+enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 11 };
 
 // A model with its memory, its weights and MICROS micro-batches of made-up samples.
 typedef struct rig {
@@ -196,6 +198,10 @@ static int64_t most_for_halves(const kind *k, dtype type) {
     } else if (k->type == MODEL_bert) {
         // beside the stream's gradients, that of the MLP's product and of queries, keys and values
         layers = k->o.bert.layers, N = B * k->o.bert.context, C = k->o.bert.embed, wide = 3 * C + k->o.bert.hidden;
+    } else if (k->type == MODEL_t5) {
+        // no schedule has halves of it: at most the gradients of all its products
+        layers = k->o.t5.layers + k->o.t5.decoder_layers, N = 2 * B * k->o.t5.context, C = k->o.t5.embed;
+        wide = 6 * k->o.t5.heads * k->o.t5.head_dim + 2 * k->o.t5.hidden + 3 * C;
     } else wide = (k->o.llama.heads + 2 * k->o.llama.kv_heads) * k->o.llama.head_dim;
     return layers * MICROS * (2 * place(N * C, type) + place(N * wide, type)) + ARENA_ALIGN;
 }
@@ -369,6 +375,16 @@ static void first_values(const kind *k, const param *p, double *mean, double *st
     *std = gain || bias ? 0 : back && k->type != MODEL_gemma ? 0.02 / sqrt(2.0 * (double)layers) : 0.02;
 }
 
+// T5's: the embedding normal(0, 1), and products as wide as keeps what they give of one size.
+static void first_of_t5(const t5_options *o, const param *p, double *std) {
+    int64_t fan = o->embed;
+    if (p->dims == 1) return;
+    if (ends_with(p->name, ".q.weight")) fan = o->embed * o->head_dim;
+    if (ends_with(p->name, ".o.weight")) fan = o->heads * o->head_dim;
+    if (ends_with(p->name, ".wo.weight")) fan = o->hidden;
+    *std = strcmp(p->name, "shared.weight") == 0 ? 1 : 1 / sqrt((double)fan);
+}
+
 static void a_new_model_begins_as_gpt_2(void **state) {
     (void)state;
     for (int k = 0; k < FIRST_MLP; k++) {
@@ -383,6 +399,7 @@ static void a_new_model_begins_as_gpt_2(void **state) {
             double mean, std, sum = 0, squares = 0, wide = n < 64 ? 2 : 1;  // few elements are farther off
             float *x = malloc((size_t)n * sizeof *x + 1);
             first_values(&kinds[k], p, &mean, &std);
+            if (kinds[k].type == MODEL_t5) first_of_t5(&o.t5, p, &std);
             model_init(m, i, 7, 0, n, x);
             for (int64_t e = 0; e < n; e++) sum += x[e] - mean, squares += (x[e] - mean) * (x[e] - mean);
             if (n &&

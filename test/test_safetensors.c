@@ -156,7 +156,7 @@ static void test_refuses_entries(void **state) {
     memset(name, 'n', ST_NAME);
     name[ST_NAME] = 0;
     snprintf(header, sizeof header, "{\"%s\":" ENTRY("F32", "1", "0", "4") "}", name);
-    refused(p, header, 4, "has 96 bytes");
+    refused(p, header, 4, "has 128 bytes");
 }
 
 static void test_refuses_layouts(void **state) {

@@ -74,7 +74,7 @@ typedef struct job {
 static job job_of(const evaluator *k, source *from) {
     return (job){.from = from,
                  .samples = source_about(from).samples,
-                 .T = k->r->net->vocab ? from->tensor[from->place[0]].size[0] : 0};
+                 .T = k->r->net->vocab && !k->r->net->reads ? from->tensor[from->place[0]].size[0] : 0};
 }
 
 // Bytes of input i of a sample, which the source may have in another shape.
@@ -331,6 +331,23 @@ static err_t score_latest(evaluator *k, const predict_ask *ask, const int *one, 
     return score_pass(k, latest, count, 1, past, first);
 }
 
+// Both texts of a model that says another one than it reads, of which nothing is kept from the token before.
+static err_t score_both(evaluator *k, const predict_ask *a, int row) {
+    step_runner *r = k->r;
+    pass p = executor_pass(r, 1);
+    int length = model_input(r->net, "length");
+    int32_t *read = (int32_t *)k->latest.data + row;
+    *read = (int32_t)a->read;
+    tensor *in = inputs_now(&r->inputs);
+    TRY(stream_copy(r->s, in[0].data, a->tokens, (size_t)r->net->context * sizeof *a->tokens));
+    TRY(stream_copy(r->s, in[length].data, read, sizeof *read));
+    p.in[0] = view2(&in[0], 1, r->net->context), p.in[length] = view1(&in[length], 1);
+    p.predict = true;
+    p.row = a->count - 1 - r->net->reads;
+    p.scores = tensor_rows(&k->scores, row, 1);
+    return executor_forward(r, &p);
+}
+
 // A prompt, which has more than one new token, is a pass of its own. Texts that grew by one token are one pass: weights
 // are read once for all of them.
 err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
@@ -339,6 +356,11 @@ err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
     assert(asks <= SAMPLE_BATCH_MOST);
     for (int i = 0; i < asks; i++) {
         const predict_ask *a = &ask[i];
+        if (k->r->net->reads) {
+            TRY(score_both(k, a, rows));
+            row[rows++] = i;
+            continue;
+        }
         if (a->count - a->kept == 1) {
             one[ones++] = i;
             continue;

@@ -50,6 +50,12 @@ static err_t open_words(exam *x, const config *c, const model *net) {
         return err_set(ERR_CONFIG,
                        "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text",
                        key, net->type->name);
+    if (net->reads)
+        return err_set(
+            ERR_CONFIG,
+            "[eval] %s: a model of type %s says another text than it reads, and this asks how likely a text is "
+            "to go on: leave it out",
+            key, net->type->name);
     TRY(exam_words(&x->words, NULL, c, net, false));
     return x->words ? ERR_OK : tokenizer_open(&x->words, "bytes");  // of bytes a text need not have all
 }

@@ -116,6 +116,12 @@ static void tell(text_sink *t) {
     t->told = sure;
 }
 
+// What a model says of a text that it has read ends with a token of its own.
+static bool ends_text(const text_sink *t, int32_t token) {
+    if (t->x->net->reads && token == t->x->net->end) return true;
+    return t->x->words && token == tokenizer_about(t->x->words).end_of_text;
+}
+
 static bool put_token(void *ctx, int32_t token) {
     text_sink *t = ctx;
     sample_text *of = t->of;
@@ -123,13 +129,13 @@ static bool put_token(void *ctx, int32_t token) {
     if (others_listen(t->x) && t->failed == ERR_OK) t->failed = signal_life(t->x), t->signs++;
     of->last_s = clock_now();
     if (of->tokens++ == 0) of->first_s = of->last_s;
-    if (t->x->words && token == tokenizer_about(t->x->words).end_of_text) of->ended = "end of text";
+    if (ends_text(t, token)) of->ended = "end of text";
     else {
         err_t rc = append_token(t, token);
         if (t->failed == ERR_OK) t->failed = rc;
         if (rc != ERR_OK) return false;
         if (stops(t, before)) of->ended = "stop";
-        else if (of->tokens == t->x->cfg->sample.tokens) of->ended = "length";
+        else if (of->tokens == predict_most(t->x->net, t->x->cfg->sample.tokens)) of->ended = "length";
     }
     tell(t);
     return !of->ended;

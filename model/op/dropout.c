@@ -5,7 +5,8 @@
 
 static err_t drop(const frame *f, const step *s) {
     tensor y = at(f, s->v[0]), x = at(f, s->v[1]);
-    return dropout_rows(f->m, f->p, f->b, f->op[s->op].site, &y, &x);
+    int site = f->op[s->op].site;
+    return x.dims == 3 ? dropout_slices(f->m, f->p, f->b, site, &y, &x) : dropout_rows(f->m, f->p, f->b, site, &y, &x);
 }
 
 static void drop_step(lowering *L, int op, value y, value x) {

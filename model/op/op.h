@@ -56,7 +56,32 @@ typedef struct attention_options {
 } attention_options;
 value attend(graph *g, value qkv, attention_options o);
 
+// The same of queries q to the keys and values kv, of another text or of its own, in FP32, with a bias that depends on
+// how far a key is from the query (Raffel et al. 2020, section 2.1). Layers that share a table of the bias have one row
+// each, tied to the first of them.
+typedef struct cross_options {
+    int64_t heads, head_size;
+    const char *letters;
+    int site;             // of dropout of the probabilities; -1: none
+    bool causal;          // a query sees keys up to its own position
+    const char *lengths;  // the input that has the number of each sample's keys; NULL: all of them
+    double scale;         // of q k^T
+    const char *bias;     // the table's name, (buckets,heads); NULL: there is none
+    int64_t buckets, most;
+    int tied;  // the row of the first layer's table; -1: this is it
+    double std;
+} cross_options;
+value cross_attend(graph *g, value q, value kv, cross_options a);
+
 value add(graph *g, value a, value b);
+
+// factor * x.
+value scaled(graph *g, value x, double factor);
+
+// A residual stream of two texts: of each sample the first has `rows` rows, the second the others. part: the rows of
+// the first, of the second, or of both; NULL: not wanted. join: x with a text's rows replaced.
+void part(graph *g, value x, int64_t rows, value *first, value *second);
+value join(graph *g, value x, int64_t rows, value text, bool second);
 
 // Dropout of x in training: in x's memory.
 value dropout(graph *g, value x, int site);
@@ -64,6 +89,10 @@ value dropout(graph *g, value x, int site);
 // Softmax cross entropy of the logits x W^T against the next tokens: ends the last block. W has the values of row
 // `tied` of the table; -1: its own.
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);
+
+// Softmax cross entropy of the logits x W^T against the model's next input, a token for each of x's rows of a sample:
+// ends the last block. W as next_token_loss'. A pass that predicts gives the scores of one row (pass.row).
+void target_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);
 
 // The model's first input as a matrix of so many columns.
 value samples(graph *g, const char *name, int64_t width);

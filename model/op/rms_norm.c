@@ -30,7 +30,7 @@ static err_t norm_backward(const frame *f, const step *s) {
                                    .rstd = &rstd,
                                    .shift = o->shift,
                                    .fresh = frozen};
-    if (!frozen) return slices_rms_norm_backward(f->m, f->p, f->all, &args);
+    if (!frozen) return slices_rms_norm_backward(f->m, f->p, rows_of_samples(f, s->v[B_X]), &args);
     return dx.size[0] ? f->p->ops->rms_norm_backward(&args, f->p->s) : ERR_OK;
 }
 
@@ -53,8 +53,13 @@ static const op_type type = {
 
 value rms_norm(graph *g, value x, const char *name, double eps, double shift) {
     operation *o = graph_add(g, &type, name, x, 0);
-    graph_value y = *graph_at(g, x),
-                row = {.name = ".rstd", .letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
+    graph_value y = *graph_at(g, x), row = {.name = ".rstd",
+                                            .letters = "1",
+                                            .width = 1,
+                                            .at = y.at,
+                                            .rows = y.rows,
+                                            .shape = SHAPE_PER_ROW,
+                                            .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1 - (float)shift), o->eps = (float)eps,
     o->shift = (float)shift;
     graph_same(g, o), graph_result(g, o, RSTD, row);

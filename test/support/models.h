@@ -48,6 +48,12 @@
     .layers = L, .heads = 4, .embed = 24, .hidden = 28, .vocab = 37, .context = T, .types = 2, .classes = 5, \
     .masked = 0.2, .mask_token = 4, .begin_token = 2, .end_token = 3, .norm_eps = 1e-12, .head_chunks = 1
 
+// An encoder of E layers and a decoder of D.
+#define T5_OPTIONS(E, D) \
+    .layers = E, .decoder_layers = D, .heads = 4, .head_dim = 6, .embed = 20, .hidden = 28, .vocab = 37, \
+    .context = 11, .buckets = 8, .max_distance = 9, .noise = 0.3, .span = 2, .sentinel_token = 36, .end_token = 1, \
+    .norm_eps = 1e-6, .head_chunks = 1
+
 // --- a model ---------------------------------------------------------------------------------------------------------
 
 enum { MOST = 64 };  // parameters, and blocks

@@ -7,6 +7,7 @@
 #include "model/gpt/gpt.h"
 #include "model/llama/llama.h"
 #include "model/mlp/mlp.h"
+#include "model/t5/t5.h"
 #include "model/types.h"
 
 typedef union any_options {
@@ -15,6 +16,7 @@ typedef union any_options {
     gemma_options gemma;
     mlp_options mlp;
     bert_options bert;
+    t5_options t5;
 } any_options;
 
 // Those of a configuration.

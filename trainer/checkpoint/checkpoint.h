@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 enum {
-    CKPT_NAME = 96,
+    CKPT_NAME = 128,
     CKPT_DIGEST = 32,
     CKPT_KEY = 64,
     CKPT_VALUE = 1024,

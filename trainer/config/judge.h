@@ -18,6 +18,7 @@ typedef struct judge {
     int blocks;   // of the model
     bool demand;  // it has tables whose rows are made on demand
     bool tied;    // its first block and its last one share a tensor
+    bool shared;  // so do blocks in between
     int passed;   // rules that hold, of those asked so far
     // Of the rule that is broken.
     int key[JUDGE_KEYS], keys;  // rows; it is reported at the line of the one that was set last

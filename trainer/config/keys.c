@@ -65,7 +65,7 @@ static const setting first_keys[] = {
     TEXT(device, plans, BITS, "", 0, "", "on a GPU: file of matmul plans that lockstep tune has measured; empty = the library's first choice"),
     BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),
 
-    WORD(model, type, BITS, MODEL_DEFAULT, MODEL_WORDS + 1, "arch architecture", "the architecture; or a family of one, such as mistral or qwen3, which implies some keys"),
+    WORD(model, type, BITS, MODEL_DEFAULT, MODEL_WORDS + 1, "arch architecture", "the architecture; or a family of one, such as qwen3, which implies some keys"),
 };
 
 // Here come the keys of the architectures.

@@ -244,6 +244,16 @@ static err_t judge_offload(judge *j) {
                         c->snapshot.every);
 }
 
+// What is tied between stages is tied between the first and the last one (trainer/step/tied.h).
+static err_t judge_shared(judge *j) {
+    if (j->c->parallel.pipeline == 1 || !j->shared) return ERR_OK;
+    return judge_refuse(
+        j, ROWS(ROW(parallel, pipeline), ROW(model, type)),
+        "all layers of this model share a table, of which each stage of a pipeline would have a part of "
+        "the gradient: it wants pipeline = 1, found %" PRId64 "; tensor divides its layers",
+        j->c->parallel.pipeline);
+}
+
 err_t judge_layout(judge *j) {
     RULE(j, judge_outer(j));
     RULE(j, judge_tensor(j));
@@ -254,6 +264,7 @@ err_t judge_layout(judge *j) {
     RULE(j, judge_offload(j));
     RULE(j, judge_topk(j));
     RULE(j, judge_servers(j));
+    RULE(j, judge_shared(j));
     return j->c->parallel.pipeline == 1 ? judge_no_pipeline(j) : judge_stages(j);
 }
 

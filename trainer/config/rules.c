@@ -57,7 +57,7 @@ err_t judge_model(judge *j, config *c) {
         return judge_refuse(
             j, ROWS(row_of(c, r.broken[0]), row_of(c, r.broken[1]), row_of(c, r.broken[2]), row_of(c, r.broken[3])),
             "%s", err_last()->text);
-    j->blocks = r.blocks, j->tied = r.tied, j->demand = r.demand;
+    j->blocks = r.blocks, j->tied = r.tied, j->shared = r.shared, j->demand = r.demand;
     return judge_slices(j, &r);
 }
 

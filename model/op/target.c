@@ -1,0 +1,60 @@
+// model/op/target.c: softmax cross entropy of the logits x W^T against targets of their own, chunk by chunk
+// (model/head.h): what a decoder says, or the scores of what follows its text. In training it runs in backward, where
+// x's gradient overwrites x.
+#include "model/op/op.h"
+
+static err_t losses(const frame *f, const step *s) {
+    tensor x = at(f, s->v[0]);
+    int64_t N = matrix_rows(&x);
+    head *h = &f->net->g.head;
+    pass p = *f->p;
+    if (p.predict) {
+        tensor last = tensor_rows(&x, p.row, 1);
+        return head_scores(h, &p, &last);
+    }
+    tensor all = view1(&p.losses, N), targets = view1(&p.in[f->m->targets], N);
+    return head_losses(h, &p, &all, NULL, &x, &x, &targets);
+}
+
+static step *losses_step(lowering *L, int op, const operation *o, const char *name) {
+    step *s = emit(L, name, losses, op, "u", o->in[0]);
+    uses(s, o->at.w);
+    if (o->at.division == LINEAR_OUTPUTS) s->meets = MEET_SOFTMAX;
+    return s;
+}
+
+static void forward(lowering *L, int op, const operation *o) { losses_step(L, op, o, "losses of targets"); }
+
+static void backward(lowering *L, int op, const operation *o) {
+    step *s = losses_step(L, op, o, "losses and their gradient");
+    if (is_trained(L, o->at.w)) adds(s, o->at.w);
+    L->grad[o->in[0]] = s->v[0];
+}
+
+static double flops(const model *m, const operation *o) {
+    return (param_is_frozen(&m->param[o->at.w]) ? 4 : 6) * (double)m->losses *
+           (double)shape_count(2, m->param[o->at.w].size);
+}
+
+static const op_type type = {
+    .name = "targets", .freezes = true, .forward = forward, .backward = backward, .flops = flops};
+
+void target_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std) {
+    operation *o = graph_add(g, &type, weight, x, 0);
+    model *m = g->m;
+    int64_t rows = graph_at(g, x)->rows;
+    m->losses = rows ? rows : m->context, m->units = m->context, m->unit = "token", m->short_unit = "tok";
+    m->targets = m->inputs, m->vocab = vocab;
+    m->adds_once = chunks == 1;
+    graph_input(g, "targets", INT32, m->losses, vocab);
+    int w = graph_param(g, weight, "", vocab, graph_at(g, x)->width, std, 0);
+    if (g->rc != ERR_OK) return;
+    g->head = (head){.at = {.w = w, .b = -1}, .classes = vocab, .Vp = head_rows_in_memory(vocab, m->slices.of)};
+    g->chunks = chunks;
+    m->param[w].tied = tied;
+    if (tied >= 0) m->param[w].rule = m->param[tied].rule;
+    g->head.frozen = param_is_frozen(&m->param[w]);
+    m->param[w].rows_in_memory = g->head.Vp;
+    linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
+    o->at = g->head.at;
+}

@@ -1,0 +1,133 @@
+#!/bin/sh
+# test/test_t5.sh: T5 from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: both versions have the same
+# bits on ranks that share data and layers, and after a stop; what is exported comes back the same, and what is not
+# supported is refused in words. LAYOUTS=every: in every layout (test/check_t5.sh).
+. test/support/lib.sh
+. "$top/test/support/trained.sh"
+
+words="$top/test/golden/tokenizer/t5.json"
+ini >base.ini <<END
+run steps=3
+device backend=cpu threads=1
+model type=t5 layers=2 heads=4 head_dim=8 embed=24 hidden=48 vocab=440 context=28 buckets=8 max_distance=12 dropout=0.1 sentinel_token=439
+data train=data/a-train-*.bin val=data/a-val-*.bin
+pack input=$top/test/golden/tokenizer/train.txt output=data/a tokenizer=$words val_fraction=0.1
+batch global=8 micro=2 lanes=4
+checkpoint every=0
+sample tokens=0
+parallel slices=4
+log every=1 hash_every=1
+END
+expect 0 "$bin" pack base.ini
+older="model.type=t5-1.0 model.decoder_layers=1"
+
+some() {
+    cat <<'DEALS'
+3.1 3 parallel.zero=1 reduce.bucket_mb=0.02
+t2z3 4 parallel.tensor=2 parallel.zero=3 parallel.recompute=block
+DEALS
+}
+
+every() {
+    some
+    cat <<'DEALS'
+portable 1 device.simd=portable device.threads=2
+selective 1 parallel.recompute=selective
+2.0 2 parallel.zero=0
+2.2 2 parallel.zero=2 reduce.bucket_mb=0.02
+4.3 4 parallel.zero=3 reduce.bucket_mb=0.02
+t4 4 parallel.tensor=4 parallel.recompute=selective
+offload 2 parallel.offload=host parallel.zero=1
+servers 4 parallel.zero=2 server.count=2 reduce.bucket_mb=0.02
+DEALS
+}
+
+# What evaluations said.
+figures() { sed -n 's/^{"t":"eval",\(.*\),"ms":.*/\1/p' "runs/$1/log.jsonl"; }
+
+any_layout() {
+    trained one "$@"
+    figures one >one.figures
+    grep -q loss one.figures || fail "nothing was evaluated"
+    ${LAYOUTS:-some} >deals
+    while read -r deal ranks more; do
+        trained "on-$deal" "$@" device.ranks=$ranks $more
+        same one.hashes "on-$deal.hashes" "the hashes of one rank and of $ranks ($more)"
+        figures "on-$deal" >on.figures
+        same one.figures on.figures "what one rank's evaluation said, and that of $ranks ($more)"
+    done <deals
+}
+
+# A stop in the middle, and on with other ranks.
+resumed() {
+    on="schedule.decay_steps=3 schedule.warmup=1"
+    trained one $on "$@"
+    least=1 trained again $on "$@" run.steps=1
+    settings again $on "$@" device.ranks=2 parallel.zero=3
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run that was stopped, and went on with 2 ranks"
+}
+
+newer_version() {
+    any_layout
+    resumed
+}
+older_version() { any_layout $older; }
+# One lane of one micro-batch: rows that share values share the memory of their gradients, too.
+alone() {
+    one="batch.global=2 batch.micro=2 batch.lanes=1"
+    trained one $one $older
+    trained two $one $older device.ranks=2 parallel.tensor=2
+    same one.hashes two.hashes "the hashes of one lane, and of two ranks that share layers"
+}
+
+sixteen_bits() {
+    any_layout precision.compute=bf16 precision.rounding=stochastic
+    any_layout precision.compute=bf16 precision.products=bf16-pairs $older
+}
+
+in_and_out() {
+    trained one $older
+    expect 0 "$bin" export runs/one given --tokenizer "$words"
+    grep -q '"feed_forward_proj": "relu"' given/config.json || fail "another version: $(cat given/config.json)"
+    trained back $older optimizer.lr=0 optimizer.weight_decay=0 model.init_from=given run.seed=5
+    expect 0 "$bin" export runs/back back
+    same given/model.safetensors back/model.safetensors "weights that went out, in and out"
+    expect 0 "$bin" inspect given
+    says "type = t5" "decoder_layers = 1" "activation = relu" "tied = yes"
+}
+
+refused() {
+    settings stages parallel.pipeline=2 device.ranks=2
+    expect 78 "$bin" base.ini stages.ini
+    says "all layers of this model share a table" "Nearest that works: [parallel] pipeline = 1"
+    settings rows parallel.sequence=yes
+    expect 78 "$bin" base.ini rows.ini
+    says "works on whole samples" "Nearest that works: [parallel] sequence = no"
+    settings tokens parallel.token_slices=2
+    expect 78 "$bin" base.ini tokens.ini
+    says "works on whole samples" "Nearest that works: [parallel] token_slices = 1"
+    settings token model.sentinel_token=440
+    expect 78 "$bin" base.ini token.ini
+    says "sentinel_token = 440 is no token"
+    settings few model.sentinel_token=0 model.context=64
+    expect 78 "$bin" base.ini few.ini
+    says "a sample has 3 spans, and from sentinel_token = 0 down there are 1 tokens"
+    settings buckets model.buckets=6
+    expect 78 "$bin" base.ini buckets.ini
+    says "buckets = 6 can't be halved twice"
+}
+
+if [ "${LAYOUTS:-some}" = some ]; then
+    try newer_version
+    try older_version
+    try alone
+    try in_and_out
+    try refused
+else
+    try newer_version
+    try older_version
+    try sixteen_bits
+fi
+finish
