@@ -74,6 +74,55 @@ static void agrees(const char *version) {
 static void version_1_0_as_transformers_learns_it(void **state) { (void)state, agrees("v1.0"); }
 static void version_1_1_as_transformers_learns_it(void **state) { (void)state, agrees("v1.1"); }
 
+// --- samples ---------------------------------------------------------------------------------------------------------
+
+typedef struct said {
+    int32_t token[32];
+    int n;
+} said;
+static bool take(void *ctx, int32_t token) {
+    said *x = ctx;
+    x->token[x->n++] = token;
+    return token != 1;
+}
+
+// Of a prompt that is shorter than the encoder's room, token by token; and what a second text says changes nothing.
+static void expect_said(const char *version) {
+    session x;
+    config c;
+    st_file f;
+    int64_t n;
+    char *dir = make_dir(), path[PATH_MAX];
+    snprintf(path, sizeof path, FOLDER "/%s/golden.safetensors", version);
+    OK(st_open(&f, path));
+    double *want = golden(&f, "said", &n);
+    open_version(&x, &c, dir, version, "[sample]\ntokens = 12\nbatch = 2\n");
+    uint16_t tokens[9];
+    int32_t ids[9], other[60];
+    FILE *in = fopen(FOLDER "/tokens.bin", "rb");
+    assert_true(in && fread(tokens, sizeof *tokens, 9, in) == 9 && fclose(in) == 0);
+    for (int i = 0; i < 9; i++) ids[i] = tokens[i];
+    for (int i = 0; i < 60; i++) other[i] = 2 + i;  // more than there is room for
+    said found[2] = {{.n = 0}, {.n = 0}};
+    predict_text text[2] = {{.prompt = "", .ids = ids, .count = 9, .put = take, .ctx = &found[0]},
+                            {.prompt = "", .ids = other, .count = 60, .put = take, .ctx = &found[1]}};
+    OK(evaluator_predict(&x.evaluator, &(predict_options){.tokens = 12}, text, 2));
+    for (int i = 0; i < n || i < found[0].n; i++)
+        if (i >= n || i >= found[0].n || found[0].token[i] != (int32_t)want[i])
+            fail_msg("%s: token %d of %d is %d, expected %g of %d", version, i, found[0].n, found[0].token[i], want[i],
+                     (int)n);
+    assert_int_equal(predict_most(x.net, 100), 18);
+    free(want);
+    session_close(&x);
+    st_close(&f);
+    drop_dir(dir);
+}
+static void samples_are_what_transformers_generates(void **state) {
+    (void)state;
+    expect_said("v1.0");
+    expect_said("v1.1");
+}
+
 // --- spans -----------------------------------------------------------------------------------------------------------
 
 // Of random_spans_helper in T5's code, and of other lengths.
@@ -100,6 +149,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_1_0_as_transformers_learns_it),
         cmocka_unit_test(version_1_1_as_transformers_learns_it),
+        cmocka_unit_test(samples_are_what_transformers_generates),
         cmocka_unit_test(windows_are_those_of_t5s_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

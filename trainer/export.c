@@ -276,18 +276,22 @@ static void name_classes(const export *e, json_t *config) {
 static err_t write_config(const export *e, const tokenizer_info *about) {
     static const char *const words[] = {[ST_F32] = "float32", [ST_F16] = "float16", [ST_BF16] = "bfloat16"};
     const char *type = words[e->o->type];
+    const model *net = e->x->net;
+    int64_t end = net->reads ? net->end : about->end_of_text;
     json_t *c = json_object();
     err_t rc = e->x->net->type->to_foreign(&e->x->cfg->model.of, c);
     if (rc != ERR_OK) return json_decref(c), rc;
     json_t *more = json_pack("{s:s, s:s, s:b, s:o, s:o}", "torch_dtype", type, "dtype", type, "use_cache", 1,
-                             "bos_token_id", id_or_null(about->bos), "eos_token_id", id_or_null(about->end_of_text));
+                             "bos_token_id", id_or_null(about->bos), "eos_token_id", id_or_null(end));
     json_object_update(c, more);
     json_decref(more);
     name_classes(e, c);
     TRY(write_json(e, "config.json", c));
-    return write_json(e, "generation_config.json",
-                      json_pack("{s:b, s:o, s:o}", "do_sample", 0, "bos_token_id", id_or_null(about->bos),
-                                "eos_token_id", id_or_null(about->end_of_text)));
+    json_t *says = json_pack("{s:b, s:o, s:o}", "do_sample", 0, "bos_token_id", id_or_null(about->bos), "eos_token_id",
+                             id_or_null(end));
+    if (net->reads) json_object_set_new(says, "decoder_start_token_id", json_integer((json_int_t)net->begin));
+    if (net->reads) json_object_set_new(says, "pad_token_id", json_integer(0));
+    return write_json(e, "generation_config.json", says);
 }
 
 // A token for each byte, as a tokenizer.json: the alphabet of GPT-2's bytes, no merges.

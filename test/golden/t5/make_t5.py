@@ -4,7 +4,7 @@
 #   python3 make_t5.py                      writes tokens.bin, and in v1.0/ and v1.1/ config.json, model.safetensors, golden.safetensors and more.ini, the settings that
 #                                           inspect does not know
 #
-# golden.safetensors, of computation in double: encoder (G,Te,C), what the encoder gives for the first batch, losses and norms of each of 20 steps, final_loss, and grad/NAME of
+# golden.safetensors, of computation in double: encoder (G,Te,C), what the encoder gives for the first batch, said, the tokens that the decoder says greedily of the first 9 tokens, at most 12, losses and norms of each of 20 steps, final_loss, and grad/NAME of
 # the first step. Needs torch, transformers and numpy. test/test_t5.c compares.
 import os, pathlib
 
@@ -84,11 +84,14 @@ def run(folder, model):
     (HERE / folder / 'more.ini').write_text(
         f'[model]\ncontext = {TE}\nnoise = {NOISE}\nspan = {SPAN:g}\nsentinel_token = {SENTINEL}\nbegin_token = {BEGIN}\nend_token = {END}\n[optimizer]\nlr = {LR:g}\n')
     model = model.double()
+    tokens = np.fromfile(HERE / 'tokens.bin', '<u2')
     decay = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() == 1]
     opt = torch.optim.AdamW([{'params': decay, 'weight_decay': 0.1}, {'params': rest, 'weight_decay': 0.0}], lr=LR, betas=(0.9, 0.99), eps=1e-8)
-    tokens = np.fromfile(HERE / 'tokens.bin', '<u2')
     out, losses, norms, first = {}, [], [], None
+    prompt = torch.tensor([[int(t) for t in tokens[:9]] + [END]])
+    said = model.generate(prompt, max_new_tokens=12, do_sample=False, num_beams=1, use_cache=False, decoder_start_token_id=BEGIN, eos_token_id=END, pad_token_id=BEGIN)
+    out['said'] = said[0, 1:].float()
     for b in batches(tokens, len(tokens) // N):
         opt.zero_grad()
         loss = model(**b).loss
