@@ -90,9 +90,11 @@ static value self_attention(graph *g, const t5_options *o, value x, bool causal,
 static value mlp(graph *g, const t5_options *o, value x, const char *in, const char *out) {
     int64_t F = o->hidden;
     double std = of_fan(o->embed);
-    value h = o->activation == T5_RELU ? relu(g, dense(g, x, in, F, "F", LINEAR_OUTPUTS, std))
-                                       : geglu(g, pair(g, x, in, F, "2F", std), "F");
-    return dense(g, dropout(g, h, DROP_HIDDEN), out, o->embed, "C", LINEAR_INPUTS, of_fan(F));
+    // dropout of what ReLU leaves, or ReLU of what dropout leaves: the same, but ReLU's backward reads its result, which
+    // dropout would overwrite
+    value h = o->activation == T5_RELU ? relu(g, dropout(g, dense(g, x, in, F, "F", LINEAR_OUTPUTS, std), DROP_HIDDEN))
+                                       : dropout(g, geglu(g, pair(g, x, in, F, "2F", std), "F"), DROP_HIDDEN);
+    return dense(g, h, out, o->embed, "C", LINEAR_INPUTS, of_fan(F));
 }
 
 // Returns the row of the first layer's table.
