@@ -90,8 +90,8 @@ static value self_attention(graph *g, const t5_options *o, value x, bool causal,
 static value mlp(graph *g, const t5_options *o, value x, const char *in, const char *out) {
     int64_t F = o->hidden;
     double std = of_fan(o->embed);
-    // dropout of what ReLU leaves, or ReLU of what dropout leaves: the same, but ReLU's backward reads its result, which
-    // dropout would overwrite
+    // dropout of what ReLU leaves, or ReLU of what dropout leaves: the same, but ReLU's backward reads its result,
+    // which dropout would overwrite
     value h = o->activation == T5_RELU ? relu(g, dropout(g, dense(g, x, in, F, "F", LINEAR_OUTPUTS, std), DROP_HIDDEN))
                                        : dropout(g, geglu(g, pair(g, x, in, F, "2F", std), "F"), DROP_HIDDEN);
     return dense(g, h, out, o->embed, "C", LINEAR_INPUTS, of_fan(F));
