@@ -11,7 +11,7 @@ void linear_divide(linear *l, model *m, linear_division d, int matrices, const i
 // Rows of the micro-batch of which x is a part: those of p->B samples, or, of these, the ones of this rank's slices of
 // rows.
 static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
-    bool part = l->of && model_divides_rows(l->of);
+    bool part = l->of && (l->of->tokens.count < l->of->tokens.of || (l->of->slices.rows && l->all_rows));
     if (p->rows) return p->rows;
     if (part) return (p->whole ? p->whole : p->B) * p->in[0].size[1];
     return p->whole ? matrix_rows(x) / p->B * p->whole : 0;
