@@ -460,6 +460,11 @@ op_cost encode_cost(const encode_args *args) {
                      0};
 }
 
+op_cost widen_cost(const widen_args *args) {
+    return (op_cost){
+        args->y->type, {tensor_count(args->y)}, 0, size_of(args->y) + size_of(args->codes) + size_of(args->scales), 0};
+}
+
 op_cost decode_cost(const decode_args *args) {
     return (op_cost){
         FP32, {tensor_count(args->y), args->codec}, 0, (args->add ? 2 : 1) * size_of(args->y) + size_of(args->wire), 0};

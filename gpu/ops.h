@@ -469,7 +469,7 @@ typedef struct interact_backward_args {
     X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)                  \
     X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows) X(muon_direction) X(normalize)  \
     X(interact_forward) X(interact_backward) X(squared_error)  \
-    X(distance_bias_forward) X(distance_bias_backward) X(cross_attention_forward) X(cross_attention_backward)
+    X(distance_bias_forward) X(distance_bias_backward) X(cross_attention_forward) X(cross_attention_backward) X(widen)
 // clang-format on
 
 typedef struct ops {

@@ -1,5 +1,5 @@
 // gpu/ops_codes.h: operations that write gradients in codes of fewer bits, or the largest of their elements, and read
-// them. The words are those of gpu/ops.h, which includes this.
+// them, or weights. The words are those of gpu/ops.h, which includes this.
 #ifndef GPU_OPS_CODES_H
 #define GPU_OPS_CODES_H
 
@@ -55,6 +55,14 @@ typedef struct decode_args {
     codec codec;
     bool add;
 } decode_args;
+
+// y[i] = round_E(code[i] * scale[i / WIDEN_GROUP]), the product rounded to FP32: weights that are kept in 8 bits
+enum { WIDEN_GROUP = 64 };
+typedef struct widen_args {
+    tensor *y;             // (n) E (=), any shape; n is a multiple of WIDEN_GROUP
+    const tensor *codes;   // (n) UINT8, each an integer from -127 to 127 in two's complement
+    const tensor *scales;  // (n / WIDEN_GROUP) FP32
+} widen_args;
 
 // Elements that a chunk of n sends where whole chunks send `kept` of theirs, 1 <= kept <= CHUNK: the same share,
 // rounded up, so at least 1.

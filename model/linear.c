@@ -17,16 +17,26 @@ static int64_t whole_rows(const pass *p, const linear *l, const tensor *x) {
     return p->whole ? matrix_rows(x) / p->B * p->whole : 0;
 }
 
+// W, of the type of what it is multiplied with. What is widened is there until the next product.
+static err_t values_of(const pass *p, const linear *l, dtype type, tensor *w) {
+    tensor codes = *w = p->w[l->w],
+           scales = {.type = FP32, .dims = 1, .size = {tensor_count(w) / WIDEN_GROUP, 1, 1, 1}};
+    if (w->type != UINT8) return ERR_OK;
+    scales.data = (char *)codes.data + tensor_count(&codes);
+    w->data = p->wide.data, w->type = type;
+    return p->ops->widen(&(widen_args){.y = w, .codes = &codes, .scales = &scales}, p->s);
+}
+
 static bool has_own_rows(const linear *l) { return l->of->slices.rows && !l->all_rows; }
 
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, bool erf,
                      const tensor *residual) {
-    tensor d = *y, sum = pre ? *pre : (tensor){0};
+    tensor d = *y, sum = pre ? *pre : (tensor){0}, w;
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);
     matmul_args args = {.d = &d,
                         .pre = pre ? &sum : NULL,
                         .a = x,
-                        .b = &p->w[l->w],
+                        .b = &w,
                         .tb = true,
                         .bias = l->b >= 0 ? &p->w[l->b] : NULL,
                         .residual = residual,
@@ -34,6 +44,7 @@ err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tens
                         .epilogue = epilogue,
                         .erf = erf};
     if (!matrix_rows(x)) return ERR_OK;
+    TRY(values_of(p, l, x->type, &w));
     return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args, has_own_rows(l)) : p->ops->matmul(&args, p->s);
 }
 
@@ -42,18 +53,19 @@ static bool forms_bias(const linear *l) { return !l->of || l->of->tokens.of == 1
 
 err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, bool erf,
                     const linear *before, const tensor *residual) {
-    tensor d = *dx, sum = pre ? *pre : (tensor){0};
+    tensor d = *dx, sum = pre ? *pre : (tensor){0}, w;
     bool forms = pre && before && forms_bias(l);
     matmul_args args = {.d = &d,
                         .pre = pre ? &sum : NULL,
                         .a = dy,
-                        .b = &p->w[l->w],
+                        .b = &w,
                         .residual = residual,
                         .dbias = forms ? linear_bias(p, before) : NULL,
                         .fresh = p->fresh,
                         .rows = whole_rows(p, l, dy),
                         .epilogue = pre ? MATMUL_DGELU : 0,
                         .erf = erf};
+    TRY(values_of(p, l, dy->type, &w));
     TRY(l->division == LINEAR_OUTPUTS ? slices_sum(l->of, p, &args, has_own_rows(l)) : p->ops->matmul(&args, p->s));
     return pre && before && !forms ? linear_bias_only(p, before, dx) : ERR_OK;
 }

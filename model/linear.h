@@ -15,6 +15,10 @@
 
 typedef enum { LINEAR_WHOLE, LINEAR_OUTPUTS, LINEAR_INPUTS } linear_division;
 
+// A matrix that is kept in 8 bits (param.int8) is UINT8 in pass.w: codes in its shape, and after the last the scales of
+// WIDEN_GROUP codes each, along its rows. Each product widens it into scratch first (gpu/ops_codes.h: widen).
+static inline size_t linear_codes(int64_t n) { return (size_t)(n + n / WIDEN_GROUP * 4); }
+
 typedef struct linear {
     int w, b;                  // rows of the parameter table; b = -1: no bias
     linear_division division;  // what is divided

@@ -34,6 +34,7 @@ typedef struct param {
     // a matrix between hidden layers, (outputs, inputs), whose `share` rows are matrices of their own: not a table, not
     // the head, not what reads the model's input, not an adapter
     bool hidden;
+    bool int8;       // a frozen one of these may be kept in 8 bits: pass.w has UINT8 (model/linear.h)
     bool whole;      // set by who trains: what changes it needs all of it, so that no owner has only a part
     float momentum;  // of an average: what a step takes of the new
     bool decay;      // weight decay applies: matrices and embeddings, not biases and gains

@@ -37,7 +37,8 @@ typedef struct pass {
     // here, one after the other: (rows here, columns), or, where columns are divided, (slices here, rows, columns of a
     // slice)
     const tensor *w;
-    tensor *dw;  // their gradients, FP32 (+=), shaped like them. NULL: forward only
+    tensor wide;  // (the most elements of a row that is kept in 8 bits) E: scratch; unused if there is none
+    tensor *dw;   // their gradients, FP32 (+=), shaped like them. NULL: forward only
     // with several token slices here: dw has the gradients of the first, more_dw those of the others, table after
     // table. NULL: dw has the sum of all, in order
     tensor *more_dw;

@@ -15,6 +15,7 @@ typedef struct model_adapters {
     int64_t rank;  // 0: there are none, and of the model's own weights only those are frozen that `frozen` says
     double alpha;
     double dropout;                 // the probability that an element of x is dropped
+    bool int8;                      // the frozen matrices beside them are kept in 8 bits
     char targets[ADAPTER_TARGETS];  // ends of names, space between (model/op/adapter.h)
     // globs of parameters' names, space between. The first that matches decides: with `-` before it the parameter is
     // frozen, with `+` it is trained, as is one that none matches

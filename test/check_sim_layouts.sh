@@ -96,7 +96,7 @@ tensor_llama() {
     sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' \
         -e '/^dropout/d' base.ini
     printf '[parallel]\nslices = 4\n' >>base.ini
-    dealt t2 2 parallel.tensor=2 parallel.sequence=yes
+    dealt t2 2 parallel.tensor=2 parallel.sequence=yes data.documents=yes data.document_end=32
     dealt t4-bf16 4 parallel.tensor=4 precision.compute=bf16 model.tied=yes
     dealt t2-zero-2 4 parallel.tensor=2 parallel.zero=2 parallel.sequence=yes precision.compute=bf16 model.tied=yes
     dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes \
@@ -104,12 +104,12 @@ tensor_llama() {
 }
 
 # Ranks that share positions, each with one token slice or two, alone, beside each other, in pipelines, and with layers
-# shared as well.
+# shared as well. Samples are several documents.
 context() {
     export SIM_SEED=10
     three_steps
     sed -i 's/^heads = .*/heads = 4/' base.ini
-    printf '[parallel]\nslices = 4\ntoken_slices = 4\n' >>base.ini
+    printf '[parallel]\nslices = 4\ntoken_slices = 4\n[data]\ndocuments = yes\ndocument_end = 32\n' >>base.ini
     dealt k4-d2 2 parallel.zero=1
     dealt c4 4 parallel.context=4 parallel.zero=2
     dealt c2-v 4 parallel.context=2 parallel.zero=3 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2

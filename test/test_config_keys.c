@@ -520,7 +520,7 @@ static void test_defaults(void **state) {
 }
 
 static const char classes_of[] =
-    "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks lora.rank lora.alpha lora.dropout lora.targets data.crop data.area data.shift data.flip data.shuffle data.holdout data.ignore data.answers data.documents data.document_end batch.global "
+    "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks lora.rank lora.alpha lora.dropout lora.weights lora.targets data.crop data.area data.shift data.flip data.shuffle data.holdout data.ignore data.answers data.documents data.document_end batch.global "
     "batch.micro batch.lanes batch.bn_span precision.compute precision.products precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip optimizer.skip_norm optimizer.rollback "
     "optimizer.momentum optimizer.nesterov optimizer.trust optimizer.muon_momentum optimizer.ema optimizer.groups schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction parallel.slices parallel.token_slices reduce.order reduce.compress reduce.compress_back reduce.compress_span reduce.density reduce.density_warmup outer.islands outer.every outer.type outer.lr outer.momentum outer.compress outer.moments outer.fragments outer.overlap outer.keep | "

@@ -157,6 +157,53 @@ merged_is_what_was_trained() {
         fail "loss $a with adapters, $b merged, $c without"
 }
 
+# Weights in 8 bits are those that they stand for: a run beside these in FP32 has the same bits. So has every layout.
+eight_bits_are_the_weights_they_stand_for() {
+    least=4
+    wide="run.steps=3 model.layers=2 model.embed=128 model.hidden=128 parallel.slices=2"
+    eight="$wide $all lora.weights=int8 model.init_from=wide-model"
+    settings wide $wide
+    expect 0 timeout 100 "$bin" base.ini wide.ini
+    expect 0 "$bin" export runs/wide wide-model
+    trained eight $eight
+    while read -r deal ranks more; do
+        trained "on-$deal" $eight device.ranks=$ranks $more
+        same eight.hashes "on-$deal.hashes" "the hashes of one rank and of $ranks ($more)"
+    done <<'DEALS'
+t2z3 4 parallel.tensor=2 parallel.zero=3 parallel.recompute=block parallel.sequence=yes
+p2 2 parallel.pipeline=2 parallel.schedule=zb-h1 device.simd=portable
+DEALS
+    settings still $eight
+    expect 0 timeout 100 "$bin" base.ini still.ini -o run.steps=1 -o optimizer.lr=0 -o optimizer.weight_decay=0
+    expect 0 "$bin" export runs/still meant-model --merge
+    trained meant $wide $all model.init_from=meant-model
+    sed '$d' eight.hashes >eight.steps
+    sed '$d' meant.hashes >meant.steps
+    same eight.steps meant.steps "the hashes beside weights in 8 bits and beside those that they stand for"
+    trained other $wide $all model.init_from=wide-model
+    ! cmp -s eight.hashes other.hashes || fail "weights in 8 bits are the weights themselves"
+    losses eight >eight.losses
+    losses other >other.losses
+    paste eight.losses other.losses | awk '{ d = $1 - $2; if (d * d > 1e-4) exit 1 } END { exit NR != 3 }' ||
+        fail "losses beside weights in 8 bits are far from those beside the weights"
+    expect 0 "$bin" export runs/eight eight-model --merge
+    settings eight $eight data.val='data/a-val-*.bin' eval.batches=0
+    expect 0 "$bin" eval base.ini eight.ini
+    a=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$out" | tail -n 1)
+    settings merged $wide model.init_from=eight-model data.val='data/a-val-*.bin' eval.batches=0
+    expect 0 "$bin" eval base.ini merged.ini
+    b=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$out" | tail -n 1)
+    echo "$a $b" | awk '{ d = $1 - $2; exit !(d * d < 1e-10 && $1 != "") }' || fail "loss $a with adapters, $b merged"
+}
+
+eight_bits_are_refused_where_they_cannot_be() {
+    expect 78 "$bin" check base.ini -o lora.weights=int8
+    says "weights = int8 is for frozen weights beside adapters, and rank = 0 makes none"
+    settings narrow $all lora.weights=int8
+    expect 78 "$bin" check base.ini narrow.ini
+    says "[lora] weights = int8: layers.0.self_attn.qkv_proj.weight has 32 inputs in a slice, expected a multiple of 64"
+}
+
 # PEFT's losses, from the same values on the same samples (test/golden/make_lora.py).
 as_peft_trains_them() {
     awk 'BEGIN { s = 1; for (i = 0; i < 6000; i++) { s = (s * 1229 + 351) % 65536; printf "\\%03o\\000", int(s / 64) % 61 } }' >octal
@@ -234,6 +281,11 @@ plan_counts_masters_of_adapters_alone() {
     [ "$(planned 'masters .fp32.')" = $((4 * adapters)) ] || fail "masters are not those of the adapters"
     [ "$(planned moments)" = $((8 * adapters)) ] || fail "moments are not those of the adapters"
     [ "$(planned weights)" = $((2 * (8030261248 + adapters))) ] || fail "weights are not two bytes each"
+    expect 0 "$bin" plan "$top/model/llama/8b.ini" -o device.backend=cpu -o device.ranks=1 -o precision.compute=bf16 -o lora.rank=16 \
+        -o 'lora.targets=q_proj v_proj' -o lora.weights=int8
+    layers=$((32 * 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336)))
+    [ "$(planned weights)" = $((layers * 17 / 16 + 2 * (8030261248 - layers + adapters + 2 * 14336 * 4096))) ] ||
+        fail "weights are not a byte each, a scale for 64, and what one matrix is widened into"
 }
 
 try few_adapters_in_any_layout
@@ -247,6 +299,8 @@ try restarts_are_exact
 try checkpoints_hold_adapters
 try other_weights_are_refused
 try plan_counts_masters_of_adapters_alone
+try eight_bits_are_the_weights_they_stand_for
+try eight_bits_are_refused_where_they_cannot_be
 try as_peft_trains_them
 try goes_on_from_pefts
 try other_adapters_are_refused

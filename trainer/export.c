@@ -99,13 +99,22 @@ static err_t file_name(const export *e, int file, char dst[64]) {
     return ERR_OK;
 }
 
+// Element `at` of a row as it is stored. In FP32 the weights in use are the masters.
+static float stored(const export *e, int row, int64_t at) {
+    const tensor *w = &e->x->state.w[row];
+    const char *codes = w->data;
+    float scale;
+    if (w->type != UINT8) return ((const float *)w->data)[at];
+    memcpy(&scale, codes + tensor_count(w) + at / WIDEN_GROUP * 4, sizeof scale);
+    return (float)(int8_t)codes[at] * scale;
+}
+
 // Element `at` of a row in row-major order.
 static float element(const export *e, int row, int64_t at) {
-    const float *w = e->x->state.w[row].data;
     int64_t run;
-    if (param_slices(&e->x->net->param[row]) == 1) return w[at];
+    if (param_slices(&e->x->net->param[row]) == 1) return stored(e, row, at);
     const ckpt_order o = state_order(&e->x->state, row);
-    return w[order_stored(&o, at, &run)];
+    return stored(e, row, order_stored(&o, at, &run));
 }
 
 // The row of one of the matrices of the piece's adapter, suffix "A" or "B"; -1: it has none.
@@ -133,20 +142,19 @@ static void merge(const export *e, const piece *k, int64_t first, int64_t n, flo
     }
 }
 
-// Elements first .. first+n-1 of a piece in the order of the file, as FP32. In FP32 the weights in use are the masters.
+// Elements first .. first+n-1 of a piece in the order of the file, as FP32.
 static void gather(const export *e, const piece *k, int64_t first, int64_t n, float *out) {
     const param *p = &e->x->net->param[k->param];
-    const float *w = (const float *)e->x->state.w[k->param].data + k->first;
-    bool cut = param_slices(p) > 1;
+    bool cut = param_slices(p) > 1, plain = !cut && !k->part.transposed && !k->part.filters;
     int64_t run;
-    if (!cut && !k->part.transposed && !k->part.filters) {
-        memcpy(out, w + first, (size_t)n * sizeof *out);
+    if (plain) {
+        for (int64_t i = 0; i < n; i++) out[i] = stored(e, k->param, k->first + first + i);
         return;
     }
     const ckpt_order o = state_order(&e->x->state, k->param);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = weight_part_element(&k->part, p, first + i);
-        out[i] = w[cut ? order_stored(&o, k->first + at, &run) - k->first : at];
+        out[i] = stored(e, k->param, cut ? order_stored(&o, k->first + at, &run) : k->first + at);
     }
 }
 

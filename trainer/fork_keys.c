@@ -19,6 +19,7 @@ static const struct {
     {"lora.rank", SHAPE},
     {"lora.alpha", MEANING},
     {"lora.dropout", NULL},
+    {"lora.weights", NULL},  // they are read again
     {"lora.targets", SHAPE},
     {"data.shuffle", NULL},
     {"data.holdout", NULL},

@@ -43,7 +43,8 @@ static size_t muon_memory(const muon_room *m) {
 static void count_memory(const session *x, plan_rank *p) {
     const train_state *t = &x->state;
     bool same = state_shares_masters(t);
-    p->weights = (same ? 0 : aligned(&t->weights.t)) + aligned(&t->exact) + aligned(&t->frozen.at);
+    p->weights = (same ? 0 : aligned(&t->weights.t)) + aligned(&t->exact) + aligned(&t->frozen.at) +
+                 aligned(&t->frozen.codes) + aligned(&t->frozen.wide);
     p->masters = aligned(&t->masters.t) + aligned(&t->aside.t) + aligned(&t->mean_step);
     int own = state_moments(t);
     for (int k = 0; k < own; k++) p->moments += aligned(&t->array[k].t);

@@ -116,6 +116,20 @@ static bool reads_input(const graph *g, const graph_value *x) {
     return x->maker >= 0 && g->op[x->maker].type->role == ROLE_INPUT;
 }
 
+// A group that shares a scale is of one row of a slice.
+static void keep_narrow(graph *g, int w) {
+    param *p = &g->m->param[w];
+    int64_t inputs = p->axis == 1 ? p->size[1] / param_slices(p) : p->size[1];
+    if (!model_adapts(g->m)->rank || !model_adapts(g->m)->int8) return;
+    p->int8 = true;
+    if (inputs % WIDEN_GROUP)
+        g->rc =
+            err_set(ERR_CONFIG,
+                    "[lora] weights = int8: %s has %lld inputs%s, expected a multiple of %d: set weights = compute%s",
+                    p->name, (long long)inputs, param_slices(p) > 1 ? " in a slice" : "", WIDEN_GROUP,
+                    param_slices(p) > 1 ? ", or fewer [parallel] slices" : "");
+}
+
 value project(graph *g, value x, const char *name, projection p) {
     model *m = g->m;
     const graph_value *in = graph_at(g, x);
@@ -129,6 +143,7 @@ value project(graph *g, value x, const char *name, projection p) {
     if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.share);
     for (int k = 0; k < p.matrices && g->rc == ERR_OK; k++) m->param[w].share[k] = p.share[k];
     if (g->rc == ERR_OK) m->param[w].hidden = !reads_input(g, in);
+    if (g->rc == ERR_OK) keep_narrow(g, w);
     bool divided = o->at.division == LINEAR_OUTPUTS;
     value y = graph_result(g, o, 0,
                            (graph_value){.letters = p.letters,

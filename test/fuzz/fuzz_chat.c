@@ -34,35 +34,40 @@ static void put(const uint8_t *data, size_t size) {
     expect(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
 }
 
-// Each row has an answer, and no number that is no byte.
-static void check(spool *s, const chat_spooled *done) {
-    int64_t answers = 0;
-    expect(s->token_bytes == 2 && s->tokens == ROW * s->documents && done->cut <= s->documents);
+// Each row has an answer, and no number that is no byte. Where rows hold several samples, each of these begins once,
+// and so does what fills a row up.
+static void check(spool *s, const chat_spooled *done, bool documents) {
+    int64_t answers = 0, begins = 0, rows = s->tokens / ROW;
+    const int token = documents ? 0x3FFF : 0x7FFF;
+    expect(s->token_bytes == 2 && s->tokens == ROW * rows && done->cut <= s->documents && done->filled <= s->tokens);
+    expect(documents ? rows <= s->documents : rows == s->documents);
     expect(spool_rewind(s) == ERR_OK);
-    for (int64_t k = 0; k < s->documents; k++) {
+    for (int64_t k = 0; k < rows; k++) {
         uint16_t row[ROW];
         int64_t before = answers;
         expect(spool_read(s, row, ROW) == ERR_OK);
         for (int i = 0; i < ROW; i++) {
-            expect((row[i] & 0x7FFF) < 256);
-            answers += row[i] >> 15;
+            expect((row[i] & token) < 256);
+            answers += row[i] >> 15, begins += documents && row[i] >> 14 & 1;
         }
-        expect(answers > before && !(row[0] >> 15));
+        expect(answers > before && !(row[0] >> 15) && (!documents || row[0] >> 14 & 1));
     }
     expect(answers == done->answers);
+    expect(!documents || (begins >= s->documents && begins <= s->documents + rows));
 }
 
 bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     bool accepted = false;
     put(data, size);
-    for (int kind = CHAT_CHATML; kind <= CHAT_PLAIN; kind++) {
-        chat_spool_options o = {.vocab = 256, .row_tokens = ROW};
+    for (int k = 0; k < 2 * (CHAT_PLAIN - CHAT_CHATML + 1); k++) {
+        int kind = CHAT_CHATML + k / 2;
+        chat_spool_options o = {.vocab = 256, .row_tokens = ROW, .documents = k % 2};
         chat_spooled done;
         spool s;
         expect(chat_open(&o.chat, (chat_template)kind, "bytes", NULL) == ERR_OK);
         err_t rc = chat_spool_fill(&s, tokens, (const char *[]){path}, 1, &o, &done);
         expect(rc == ERR_OK || (rc == ERR_DATA && strstr(err_last()->text, path)));
-        if (rc == ERR_OK) check(&s, &done);
+        if (rc == ERR_OK) check(&s, &done, k % 2);
         accepted |= rc == ERR_OK && s.documents > 0;
         spool_close(&s);
         chat_close(o.chat);

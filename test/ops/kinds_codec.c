@@ -194,3 +194,39 @@ static bool decode_exact(op_run *r, const outcome *got) {
     return true;
 }
 const op_kind kind_decode = {"decode", decode_setup, decode_call, decode_reference, NULL, decode_exact, traffic_cost};
+
+// --- widen: n --------------------------------------------------------------------------------------------------------
+
+enum { WI_Y, WI_CODES, WI_SCALES };
+
+static void widen_setup(op_run *r) {
+    int64_t n = r->row->size[0];
+    unsigned char *codes = malloc((size_t)n);
+    arg_add(r, "y", OUT, r->row->type, 1, n, 0, 0);
+    for (int64_t i = 0; i < n; i++)
+        codes[i] = (unsigned char)(signed char)(i % WIDEN_GROUP ? i * 37 % 255 - 127 : -127);
+    arg_fill_bytes(arg_add(r, "codes", IN, UINT8, 1, n, 0, 0), codes);
+    arg_fill(r, arg_add(r, "scales", IN, FP32, 1, n / WIDEN_GROUP, 0, 0), 0.01, 0.1);
+    free(codes);
+}
+
+static err_t widen_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->widen(&(widen_args){.y = t[WI_Y], .codes = t[WI_CODES], .scales = t[WI_SCALES]}, s);
+}
+
+static void widen_reference(op_run *r) {
+    const signed char *code = r->arg[WI_CODES].t.data;
+    for (int64_t i = 0; i < r->row->size[0]; i++)
+        r->arg[WI_Y].want[i] = (double)((float)code[i] * (float)r->arg[WI_SCALES].value[i / WIDEN_GROUP]);
+}
+
+static bool widen_exact(op_run *r, const outcome *got) {
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        double now = storage_get(got->data[WI_Y], r->row->type, i),
+               want = storage_round(r->row->type, r->arg[WI_Y].want[i]);
+        if (now != want) return failed(r, "y[%" PRId64 "] is %.9g, expected %.9g to the bit", i, now, want);
+    }
+    return true;
+}
+const op_kind kind_widen = {"widen", widen_setup, widen_call, widen_reference, NULL, widen_exact, traffic_cost};

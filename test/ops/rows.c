@@ -551,6 +551,8 @@ const op_row test_rows[] = {
     {OP_encode_sparse, {CHUNK + 3, 4096},      FP32, OPT_NESTEROV, 0, "a quarter, it looks ahead"},
     {OP_encode_sparse, {8 * CHUNK + 17, 1024}, FP32, OPT_EXTREME, 0, "not finite, equal, close, denormal, many magnitudes"},
     {OP_encode_sparse, {CHUNK + 77, 164},      FP32, OPT_FACTOR, 0, "clipped"},
+    TYPES(OP_widen, 0, 1e-14, "one group", 64),
+    TYPES(OP_widen, 0, 1e-14, "several items", 3 * 8192 + 192),
     {OP_decode_sparse, {1, 164},               FP32, 0, 0, "smallest legal"},
     {OP_decode_sparse, {77, CHUNK},            FP32, 0, 0, "all of a chunk"},
     {OP_decode_sparse, {2 * CHUNK + 1031, 164}, FP32, 0, 0, "1 % of several chunks, odd tail"},

@@ -274,6 +274,7 @@ OP(geglu_backward) R(dy) R(x) W(dx) END
 OP(gelu_forward) UNLESS(0, erf) R(x) W(y) END
 OP(gelu_backward) UNLESS(0, erf) FLAG(fresh) R(dy) R(x) W(dx) GRAD(dbias) END
 OP(tanh_forward) R(x) W(y) END
+OP(widen) R(codes) R(scales) W(y) END
 OP(tanh_backward) R(dy) R(y) W(dx) END
 OP(gather_rows) R(x) R(at) W(y) END
 OP(scatter_rows) R(dy) R(at) W(dx) END

@@ -103,6 +103,7 @@ typedef struct config {
         int64_t rank;  // 0: no adapters
         double alpha;
         double dropout;
+        lora_weights weights;  // in what the weights beside them are kept
         char targets[CONFIG_TEXT];
         char init_from[CONFIG_TEXT];  // "": as new ones
     } lora;

@@ -80,6 +80,7 @@ static const setting more_keys[] = {
         "train adapters of this rank beside frozen weights, those of init_from; 0 = train all weights"),
     REAL(lora, alpha, BITS, "16", 1e-6, 1e6, "lora_alpha", "what an adapter adds is multiplied by alpha / rank"),
     REAL(lora, dropout, BITS, "0", 0, 0.99, "lora_dropout", "probability that an element of what an adapter reads is dropped, in training"),
+    WORD(lora, weights, BITS, "compute", LORA_WORDS(WORD_TEXT) + 1, "qlora load_in_8bit quantization", "what the weights beside adapters are kept in: the compute type, or 8 bits with a scale for 64 inputs"),
     TEXT(lora, targets, BITS, "", 0, "target_modules lora_target",
          "ends of the names of what gets adapters, as in files of Hugging Face, such as: q_proj v_proj"),
     TEXT(lora, init_from, LAYOUT, "", 0, "adapter_name_or_path adapters",

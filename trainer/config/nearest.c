@@ -106,7 +106,7 @@ static const struct {
     {NULL, "use_ema ema_weights model_ema", true,
      "Set [optimizer] ema, such as 0.999; lockstep export --ema writes that mean."},
     {NULL, "lora use_lora peft adapter", true, "Set [lora] rank, alpha and targets."},
-    {NULL, "qlora load_in_4bit load_in_8bit", false, "[lora] adds adapters to weights of the compute type."},
+    {NULL, "load_in_4bit", false, "[lora] weights = int8 keeps the weights beside adapters in 8 bits."},
     {NULL, "freeze frozen freeze_layers trainable", true,
      "[optimizer] groups = h.0.*: frozen trains all weights but those; with [lora] rank the adapters alone are trained."},
     {NULL, "fsdp fully_sharded sharding_strategy deepspeed zero_optimization", true,

@@ -39,6 +39,7 @@ static err_t judge_slices(judge *j, const model_rule *r) {
 err_t judge_model(judge *j, config *c) {
     model_adapters lora = {.rank = c->lora.rank, .alpha = c->lora.alpha, .dropout = c->lora.rank ? c->lora.dropout : 0};
     param_groups groups;
+    lora.int8 = c->lora.weights == LORA_INT8;
     snprintf(lora.targets, sizeof lora.targets, "%s", c->lora.targets);
     TRY(groups_parse(&groups, c->optimizer.groups));  // as judge_groups found them
     groups_frozen(&groups, lora.frozen, sizeof lora.frozen);
@@ -64,6 +65,9 @@ err_t judge_model(judge *j, config *c) {
 // What adapters can't be had with so far.
 static err_t judge_lora(judge *j) {
     const config *c = j->c;
+    if (!c->lora.rank && c->lora.weights)
+        return judge_refuse(j, ROWS(ROW(lora, weights), ROW(lora, rank)),
+                            "weights = int8 is for frozen weights beside adapters, and rank = 0 makes none");
     if (!c->lora.rank) return ERR_OK;
     if (!c->lora.targets[0])
         return judge_refuse(j, ROWS(ROW(lora, targets), ROW(lora, rank)),

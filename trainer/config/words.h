@@ -11,6 +11,11 @@
     X(RESUME_MUST, "must") \
     X(RESUME_OTHER_BITS, "other-bits")
 
+// What frozen weights are kept in, beside adapters.
+#define LORA_WORDS(X) \
+    X(LORA_COMPUTE, "compute") \
+    X(LORA_INT8, "int8")
+
 // Which weights are evaluated and write samples: the last ones, or their mean ([optimizer] ema).
 #define EVAL_WORDS(X) \
     X(EVAL_LAST, "last") \
@@ -89,6 +94,7 @@
     X(CHOICE_YES, "yes")
 
 typedef enum { RESUME_WORDS(WORD_ENUM) } resume_mode;
+typedef enum { LORA_WORDS(WORD_ENUM) } lora_weights;
 typedef enum { EVAL_WORDS(WORD_ENUM) } eval_weights;
 typedef enum { ROUNDING_WORDS(WORD_ENUM) } rounding_mode;
 typedef enum { OPTIMIZER_WORDS(WORD_ENUM) } optimizer_kind;

@@ -54,6 +54,7 @@ pass executor_pass(step_runner *r, int64_t B) {
               .B = B,
               .whole = r->cfg->resolved.micro,
               .w = r->state->w,
+              .wide = r->state->frozen.wide,
               .state = state_step(r->state),
               .losses = view2(&r->losses, B, r->net->losses),
               .fetched = step_rows_of(&r->rows),

@@ -10,7 +10,9 @@
 
 typedef struct frozen {
     tensor at;       // all such rows that are here, one after the other; no size: there are none
-    size_t *row_at;  // [params] where a row begins in it; ZERO_ELSEWHERE: it is not here, or not frozen
+    tensor codes;    // UINT8: those that are kept in 8 bits, each as model/linear.h has it
+    tensor wide;     // what the largest of these is widened into
+    size_t *row_at;  // [params] where a row begins in either; ZERO_ELSEWHERE: it is not here, or not frozen
     char hash[17];   // of the values of all ranks, as they were read; "": not read
 } frozen;
 

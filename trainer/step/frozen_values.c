@@ -5,6 +5,7 @@
 
 #include "trainer/step/state_read.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@ typedef struct reading {
     device *dev;  // a CPU
     stream *s;
     float *x;
-    void *y;        // in the compute type
+    void *y;        // in the compute type, or codes
+    float *scale;   // of codes
     uint64_t sum;   // of the chunks that this rank counts
     int64_t chunk;  // their number so far
 } reading;
@@ -45,6 +47,35 @@ static void count_chunk(reading *r, const param *p, const zero_piece *of) {
     r->sum += word;
 }
 
+// x[n] as codes, and the scale of each WIDEN_GROUP of them: the largest of a group is 127 or -127, the others are to
+// nearest even. A group of what is too small has the scale 0.
+static err_t code(const float *x, int64_t n, int8_t *code, float *scale) {
+    for (int64_t g = 0; g < n / WIDEN_GROUP; g++, x += WIDEN_GROUP, code += WIDEN_GROUP) {
+        float most = 0, whole = 0x1.8p23f;  // a sum with it is rounded to an integer
+        for (int i = 0; i < WIDEN_GROUP; i++) most = __builtin_fabsf(x[i]) > most ? __builtin_fabsf(x[i]) : most;
+        float by = most < CODEC_LEAST ? 0 : 127 / most;
+        scale[g] = most < CODEC_LEAST ? 0 : most / 127;
+        for (int i = 0; i < WIDEN_GROUP; i++) {
+            if (!(__builtin_fabsf(x[i]) <= FLT_MAX)) return err_set(ERR_DATA, "%g is no weight", (double)x[i]);
+            code[i] = (int8_t)(x[i] * by + whole - whole);
+        }
+    }
+    return ERR_OK;
+}
+
+// The same in 8 bits. A piece is of whole groups.
+static err_t put_codes(reading *r, const zero_piece *of) {
+    train_state *t = r->t;
+    const param *p = &t->net->param[of->row];
+    int64_t room = param_slice_room(p), first = (of->slice - zero_first(&t->zero, p)) * room + of->first;
+    char *row = (char *)t->frozen.codes.data + t->frozen.row_at[of->row],
+         *scales = row + room * zero_slices(&t->zero, p);
+    if (code(r->x, of->count, r->y, r->scale) != ERR_OK) return err_prefix("%s", p->name);
+    TRY(stream_copy(t->s, row + first, r->y, (size_t)of->count));
+    TRY(stream_copy(t->s, scales + first / WIDEN_GROUP * 4, r->scale, (size_t)(of->count / WIDEN_GROUP * 4)));
+    return stream_wait(t->s);
+}
+
 // Some of a slice, which is in r->x, to its place.
 static err_t put(reading *r, const zero_piece *of) {
     train_state *t = r->t;
@@ -67,7 +98,7 @@ static err_t read_slice(reading *r, int row, int slice) {
         if (p->tied >= 0) source.row = p->tied;
         TRY(state_read_piece(r->t, &source, &r->from, r->x));
         if (p->tied < 0) count_chunk(r, p, &of);
-        TRY(put(r, &of));
+        TRY(p->int8 ? put_codes(r, &of) : put(r, &of));
     }
     return ERR_OK;
 }
@@ -85,7 +116,8 @@ static err_t read_rows(reading *r) {
 static err_t read_all(reading *r) {
     r->x = malloc(CHUNK * sizeof *r->x);
     r->y = malloc(CHUNK * sizeof *r->x);
-    if (!r->x || !r->y) return err_set(ERR_INTERNAL, "no memory to read %d numbers at a time", CHUNK);
+    r->scale = malloc(CHUNK / WIDEN_GROUP * sizeof *r->scale);
+    if (!r->x || !r->y || !r->scale) return err_set(ERR_INTERNAL, "no memory to read %d numbers at a time", CHUNK);
     TRY(device_open(&r->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     TRY(stream_open(r->dev, &r->s));
     return read_rows(r);
@@ -116,7 +148,7 @@ static err_t read_from(reading *r, const char *path, const void *options, unsign
     if (w) weights_close(w);
     if (r->s) stream_close(r->s);
     if (r->dev) device_close(r->dev);
-    free(r->x), free(r->y);
+    free(r->x), free(r->y), free(r->scale);
     return rc;
 }
 

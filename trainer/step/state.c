@@ -395,6 +395,7 @@ static void link_rows(train_state *t) {
                            : t->weights.sharded || !values ? NULL
                                                            : state_at(&t->weights.t, row),
                            t->o.compute, p);
+        if (keeps && p->int8) t->w[i] = row_view(&t->zero, state_at(&t->frozen.codes, t->frozen.row_at[i]), UINT8, p);
         if (p->fp32 && t->o.compute != FP32)
             t->w[i] = t->exact.dims ? row_view(&t->zero, state_at(&t->exact, t->exact_at[i]), FP32, p) : t->master[i];
         for (int b = 0; b < t->buffers; b++)
