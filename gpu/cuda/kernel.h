@@ -5,9 +5,10 @@
 
 #include "gpu/cuda/simt.h"
 
+// Before what has functions of both: the operations' headers, and random bits.
+#define DEVICE_FN __host__ __device__ static inline
 #include "gpu/cuda/cuda.h"
 
-#define DEVICE_FN __host__ __device__ static inline
 #include "base/philox.h"
 
 typedef __nv_bfloat16 bf16;
