@@ -3,6 +3,8 @@
 #include "data/tokenizer/reader.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool flag(const json_t *node, const char *name, bool otherwise) {
@@ -373,12 +375,33 @@ static err_t read_wordpiece(reader *r, const json_t *model) {
     return unknown_token(r, model);
 }
 
+// A number as the package `tokenizers` reads it (serde_json, without float_roundtrip): the shortest digits that mean it
+// as one integer, and that multiplied or divided by a power of ten, each rounded. It may be the neighbour of the
+// nearest double, and so decide between two divisions of a word that have the same tokens in another order.
+static double as_serde_reads(double x) {
+    char text[40], power[16];
+    int digits = 1, after = -1;
+    uint64_t n = 0;
+    while (snprintf(text, sizeof text, "%.*e", digits - 1, fabs(x)) > 0 && digits < 17 && strtod(text, NULL) != fabs(x))
+        digits++;
+    char *e = strchr(text, 'e');
+    if (!e || !isfinite(x)) return x;
+    for (const char *c = text; c < e; c++)
+        if (*c >= '0' && *c <= '9') n = 10 * n + (uint64_t)(*c - '0'), after++;
+    int exponent = (int)strtol(e + 1, NULL, 10) - after;
+    for (; n && n % 10 == 0 && exponent < 0; n /= 10) exponent++;
+    if (abs(exponent) > 300) return x;
+    snprintf(power, sizeof power, "1e%d", abs(exponent));
+    double y = exponent < 0 ? (double)n / strtod(power, NULL) : (double)n * strtod(power, NULL);
+    return x < 0 ? -y : y;
+}
+
 static err_t read_score(reader *r, size_t id, const json_t *each, double *least) {
     const json_t *text = json_array_get(each, 0), *score = json_array_get(each, 1);
     if (json_array_size(each) != 2 || !json_is_string(text) || !json_is_number(score))
         return err_set(ERR_DATA, "%s: token %zu of the vocabulary: expected a string and its score", r->path, id);
-    r->t->words.model.score[id] = json_number_value(score);
-    *least = fmin(*least, json_number_value(score));
+    r->t->words.model.score[id] = as_serde_reads(json_number_value(score));
+    *least = fmin(*least, r->t->words.model.score[id]);
     TRY(add_word(r, json_string_value(text), json_string_length(text), (int64_t)id));
     int byte = byte_of(json_string_value(text), json_string_length(text));
     if (byte >= 0 && json_string_value(text)[3] < 'a' && json_string_value(text)[4] < 'a')
