@@ -45,7 +45,12 @@ def theirs(rows, width):
 
 def main():
     rows = 1000 * int(sys.argv[1]) if len(sys.argv) > 1 else 1000000
-    for width in [int(w) for w in sys.argv[2:]] or [16, 64, 128]:
+    widths = [int(w) for w in sys.argv[2:]] or [16, 64, 128]
+    if len(widths) > 1:  # each in a process of its own, or the tables of one stay in the way of the next
+        for width in widths:
+            subprocess.run([sys.executable, sys.argv[0], str(rows // 1000), str(width)], check=True)
+        return
+    for width in widths:
         print(subprocess.run(['build/bench_rows', str(rows // 1000), str(width)], check=True, capture_output=True,
                              text=True).stdout.strip())
         look, update = theirs(rows, width)
