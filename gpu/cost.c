@@ -182,11 +182,8 @@ op_cost distance_bias_forward_cost(const distance_bias_forward_args *args) {
 }
 
 op_cost distance_bias_backward_cost(const distance_bias_backward_args *args) {
-    return (op_cost){FP32,
-                     {tensor_count(args->parts)},
-                     0,
-                     gradient_of(args->dtable, args->fresh) + size_of(args->sums) + size_of(args->parts),
-                     0};
+    return (op_cost){
+        FP32, {tensor_count(args->parts)}, 0, gradient_of(args->dtable, args->fresh) + size_of(args->parts), 0};
 }
 
 op_cost layer_norm_forward_cost(const layer_norm_forward_args *args) {

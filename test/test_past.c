@@ -88,8 +88,8 @@ static void ask_whole(rig *r, int32_t *tokens, int64_t count, float *scores) {
     else OK(evaluator_ask(&r->x.evaluator, &whole, 1));
 }
 
-// Whether text i is compared after this round. A key or value that is wrong stays wrong for the rounds that follow: on a
-// simulated GPU, where a whole text takes a while, every second round says as much.
+// Whether text i is compared after this round. A key or value that is wrong stays wrong for the rounds that follow. So
+// on a simulated GPU, where a whole text takes a while, every second round says as much.
 static bool asks(const rig *r, int round, int i) {
     return device_about(r->x.dev)->kind == DEVICE_CPU || (round + i) % 2 == 1;
 }
