@@ -130,7 +130,14 @@ value graph_same(graph *g, operation *o) {
     return graph_result(g, o, 0, x);
 }
 
+bool graph_is_read_again(const graph *g, value x) {
+    int maker = g->rc == ERR_OK && x > 0 ? g->v[x].maker : -1;
+    return maker >= 0 && g->op[maker].type->reads_result && g->op[maker].out[0] == x;
+}
+
 value graph_in_place(graph *g, operation *o) {
+    if (graph_is_read_again(g, o->in[0]))
+        graph_mistake(g, o->name, "it overwrites %s, which that one's backward reads", g->v[o->in[0]].name);
     value y = graph_same(g, o);
     if (y) g->v[y].storage = g->v[o->in[0]].storage;
     return y;

@@ -184,7 +184,16 @@ refused() {
     says "is of class 2, and the model has [model] classes = 2"
 }
 
+# Backward of tanh reads its result, so dropout must not lie in the same memory.
+pooled_is_kept() {
+    settings pooled $sorts
+    expect 0 "$bin" plan --graph base.ini pooled.ini
+    awk '/scratch/ { at[$1] = $NF } END { exit !(at["tanh"] != "" && at["tanh"] != at["dropped"]) }' "$out" ||
+        fail "tanh and what is dropped of it lie in the same memory"
+}
+
 if [ "${LAYOUTS:-some}" = some ]; then
+    try pooled_is_kept
     try masked
     try paired
     try sorted

@@ -37,6 +37,7 @@ enum {
     LONG_BLOCK,
     GRADIENT_LOST,
     GRADIENT_LOST_OUT,
+    READ_AGAIN,
     ATTENDS_TWICE,
     MANY_ANGLES,
     TABLES_TWICE,
@@ -67,6 +68,7 @@ static const char *const said[MISTAKES] = {
     [LONG_NAME] = "a name has at most 95 letters",
     [GRADIENT_LOST] = "block 1 (layer), gelu: ln is read again after it, and its gradient would be lost",
     [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
+    [READ_AGAIN] = "block 1 (layer), relu: it overwrites tanh, which that one's backward reads",
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
     [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
     [TABLES_TWICE] = "block 1 (layer), more: a model has its tables on demand in one operation",
@@ -113,6 +115,7 @@ static value layer(graph *g, int mistake, value x) {
         y = gelu(g, x);
         return add(g, y, project(g, x, "b", wide(C, LINEAR_WHOLE)));
     case GRADIENT_LOST_OUT: gelu(g, x = project(g, x, "fc", wide(C, LINEAR_WHOLE))); return x;
+    case READ_AGAIN: return relu(g, hyperbolic(g, project(g, x, "fc", wide(C, LINEAR_WHOLE))));
     case ATTENDS_TWICE:
         for (int i = 0; i < 2; i++) {
             value qkv = project(g, x, i ? "qkv_1" : "qkv_0", wide(3 * C, LINEAR_WHOLE));

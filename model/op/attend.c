@@ -65,7 +65,8 @@ static double flops(const model *m, const operation *o) {
     return 12 * pairs * (double)(o->heads * o->head_size);
 }
 
-static const op_type type = {.name = "attention", .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {
+    .name = "attention", .reads_result = true, .forward = forward, .backward = backward, .flops = flops};
 
 // The KV cache is kept layer after layer; all layers have the same heads.
 static void keep_past(graph *g, const attention_options *a, int64_t kv) {

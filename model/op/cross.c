@@ -145,6 +145,7 @@ static double flops(const model *m, const operation *o) {
 
 static const op_type type = {.name = "cross attention",
                              .halves = true,
+                             .reads_result = true,
                              .freezes = true,
                              .forward = forward,
                              .backward = backward,

@@ -1,4 +1,5 @@
-// model/op/dropout.c: drops elements, in place. Backward draws the mask again. Without dropout it does nothing.
+// model/op/dropout.c: drops elements, in place where nothing reads them again. Backward draws the mask again. Without
+// dropout it does nothing.
 #include "model/dropout.h"
 
 #include "model/op/op.h"
@@ -27,5 +28,5 @@ value dropout(graph *g, value x, int site) {
     if (g->dropout == 0) return x;
     operation *o = graph_add(g, &type, "dropped", x, 0);
     o->site = site;
-    return graph_in_place(g, o);
+    return graph_is_read_again(g, x) ? graph_same(g, o) : graph_in_place(g, o);
 }

@@ -19,6 +19,7 @@ static void backward(lowering *L, int op, const operation *o) {
     s->into = 0, s->over = 1;
 }
 
-static const op_type type = {.name = "tanh", .cheap = true, .forward = forward, .backward = backward};
+static const op_type type = {
+    .name = "tanh", .cheap = true, .reads_result = true, .forward = forward, .backward = backward};
 
 value hyperbolic(graph *g, value x) { return graph_in_place(g, graph_add(g, &type, "tanh", x, 0)); }

@@ -21,6 +21,6 @@ static void backward(lowering *L, int op, const operation *o) {
 }
 
 static const op_type type = {
-    .name = "relu", .role = ROLE_RELU, .cheap = true, .forward = forward, .backward = backward};
+    .name = "relu", .role = ROLE_RELU, .cheap = true, .reads_result = true, .forward = forward, .backward = backward};
 
 value relu(graph *g, value x) { return graph_in_place(g, graph_add(g, &type, "relu", x, 0)); }
