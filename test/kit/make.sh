@@ -1,7 +1,7 @@
 #!/bin/sh
 # test/kit/make.sh BUILD OUT: puts the programs of BUILD that check a GPU into the folder OUT, with what they load and
-# read: `make gpu-kit`. A system has libc and the loader; all other libraries come along. It fails where the folder is
-# larger than 66 MB.
+# read: `make gpu-kit`. A system has libc and the loader; all other libraries come along. Programs are packed, since each
+# has the code of every operation. It fails where the folder is larger than 66 MB.
 set -eu
 build=$1 out=$2 most=66000000
 rm -rf "$out"
@@ -17,10 +17,11 @@ cp test/gpu_check.sh test/gpu_ranks.sh "$out/test/"
 cp test/support/lib.sh test/support/net.sh test/support/gpu_ranks.sh test/support/logs.sh "$out/test/support/"
 cp test/golden/gpt-*.safetensors test/golden/gpt-tokens.bin "$out/test/golden/"
 cp test/kit/README test/kit/check.sh test/kit/peers.py "$out/"
-bytes=$(cat $(find "$out" -type f) | wc -c)
 glibc=$(cat "$out"/build/lockstep "$out"/build/test/test_* "$out"/lib/* | strings |
     sed -n 's/^GLIBC_\(2\.[0-9]*\)$/\1/p' | sort -t . -k 2n | tail -n 1)
 [ -z "$glibc" ] || printf '\nBuilt for glibc %s or newer.\n' "$glibc" >>"$out/README"
+gzip -9 "$out/build/lockstep" "$out"/build/test/test_* "$out"/build/test/sim/test_*
+bytes=$(cat $(find "$out" -type f) | wc -c)
 echo "$out: $((bytes / 1000000)) MB${glibc:+, for glibc $glibc or newer}: copy it, and there: sh check.sh"
 [ "$bytes" -le $most ] || { echo "gpu-kit: $bytes bytes, expected at most $most: give fewer processors in ARCH" \
     >&2; exit 1; }

@@ -6,7 +6,7 @@
 #   inside COMMAND...       in there; $got is how it ended
 root=$work/root
 tools="sh cat date mktemp rm mkdir sed grep awk head tail tr cut uname nproc timeout env sort uniq seq dirname basename expr cmp diff wc sleep cp mv ls kill
-    printf touch chmod od ln paste tee true false stat id hostname setsid yes"
+    printf touch chmod gzip od ln paste tee true false stat id hostname setsid yes"
 
 # bare: the root, of this machine's own files.
 bare() {
