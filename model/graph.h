@@ -185,9 +185,10 @@ operation *graph_add(graph *g, const op_type *type, const char *name, value a, v
 value graph_result(graph *g, operation *o, int k, graph_value x);
 // Its first result, shaped like its first input. graph_in_place: in the memory of that input.
 value graph_same(graph *g, operation *o);
-// A mistake where backward of what made the input reads it.
+// If backward of the operation that made the input reads it, that is a mistake.
 value graph_in_place(graph *g, operation *o);
-bool graph_is_read_again(const graph *g, value x);  // ... does it?
+// Does backward of the operation that made x read x?
+bool graph_is_read_again(const graph *g, value x);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
 // A row of any dimensions; of one it does not decay.

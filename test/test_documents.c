@@ -133,8 +133,7 @@ static void packed_samples_are_those_alone(void **state) {
         }
 }
 
-// What a text is continued with does not depend on whether documents are told apart: it is one, and its places are not
-// given.
+// A text that is being continued is one document, without places. So [data] documents does not change what follows it.
 static void a_text_that_is_continued_is_one(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

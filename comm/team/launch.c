@@ -125,7 +125,7 @@ void launch_racks(launch *l, const int *rack) {
     }
 }
 
-// Where a loss has left a node another number of ranks, nobody knows which of them are neighbours still.
+// After a loss a node may have another number of ranks. Then it is not known which of them are still neighbours.
 void launch_joined(launch *l, int each) {
     for (int first = 0, end; each > 0 && first < l->world; first = end) {
         for (end = first; end < l->world && l->place[end].node == l->place[first].node; end++) {}

@@ -21,8 +21,7 @@
 // out. The document's ends are looked for in NEAR windows to either side: of a longer one, windows farther away than
 // these may be drawn. Where no window is left, all but k may be.
 #include "base/philox.h"
-#include "data/source.h"
-#include "data/text/dataset.h"
+#include "data/text/tokens_source.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,8 +33,7 @@ typedef struct candidate {
 } candidate;
 
 typedef struct masked_source {
-    source head;
-    dataset *tokens;
+    tokens_source from;
     int64_t T, M, vocab;
     int64_t n;     // tokens of a window
     int64_t half;  // those of its first text; all of them, where samples are one text
@@ -70,11 +68,11 @@ static int32_t becomes(const masked_source *x, const uint32_t word[4], int32_t w
     return word[1] < 9 * tenth ? (int32_t)((uint64_t)word[2] * (uint64_t)x->vocab >> 32) : was;
 }
 
-static err_t look(masked_source *x, int64_t k) { return dataset_read(x->tokens, k * x->n, x->n, x->look); }
+static err_t look(masked_source *x, int64_t k) { return dataset_read(x->from.tokens, k * x->n, x->n, x->look); }
 
 // The windows from *first to *last have tokens of the document of the last token of window k's first text.
 static err_t find_document(masked_source *x, int64_t k, int64_t *first, int64_t *last) {
-    int64_t least = x->head.first, most = least + x->head.about.samples - 1;
+    int64_t least = x->from.head.first, most = least + x->from.head.about.samples - 1;
     if (least < k - NEAR) least = k - NEAR;
     if (most > k + NEAR) most = k + NEAR;
     *first = least, *last = most;
@@ -95,24 +93,24 @@ static err_t find_document(masked_source *x, int64_t k, int64_t *first, int64_t 
 
 // The second half of a window of another document, in place of that of window k.
 static err_t read_other(masked_source *x, int64_t k, const uint32_t word[4], int32_t *to) {
-    int64_t first, last, windows = x->head.about.samples;
+    int64_t first, last, windows = x->from.head.about.samples;
     TRY(find_document(x, k, &first, &last));
     if (last - first + 1 == windows) first = last = k;
     uint64_t left = (uint64_t)(windows - (last - first + 1)), drawn = ((uint64_t)word[1] << 32 | word[2]) % left;
-    int64_t other = x->head.first + (int64_t)drawn;
+    int64_t other = x->from.head.first + (int64_t)drawn;
     if (other >= first) other += last - first + 1;
-    return dataset_read(x->tokens, other * x->n + x->half, x->n - x->half, to);
+    return dataset_read(x->from.tokens, other * x->n + x->half, x->n - x->half, to);
 }
 
 // The sample before anything is masked.
 static err_t read_window(masked_source *x, const source_draw *d, int32_t *label) {
     uint32_t word[4];
     int32_t *w = x->window;
-    TRY(dataset_read(x->tokens, d->sample * x->n, x->n, w + 1));
+    TRY(dataset_read(x->from.tokens, d->sample * x->n, x->n, w + 1));
     w[0] = x->begin, w[x->T - 1] = x->end;
     if (!x->pairs) return ERR_OK;
     words_of(word, d, 0);
-    *label = x->head.about.samples > 1 && word[0] >> 31;
+    *label = x->from.head.about.samples > 1 && word[0] >> 31;
     memmove(w + x->half + 2, w + x->half + 1, (size_t)(x->n - x->half) * sizeof *w);
     w[x->half + 1] = x->end;
     return *label ? read_other(x, d->sample, word, w + x->half + 2) : ERR_OK;
@@ -149,29 +147,22 @@ static err_t masked_read(source *s, const source_draw *d, void *const *out) {
     return ERR_OK;
 }
 
-static err_t masked_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
-    return dataset_verify(((masked_source *)s)->tokens, report, ctx);
-}
-static void masked_cancel(source *s, bool cancelled) { dataset_cancel(((masked_source *)s)->tokens, cancelled); }
-static void masked_counts(const source *s, int64_t *retries, int64_t *read) {
-    dataset_counts(((const masked_source *)s)->tokens, retries, read);
-}
 static void masked_close(source *s) {
     masked_source *x = (masked_source *)s;
-    dataset_close(x->tokens);
+    dataset_close(x->from.tokens);
     free(x->window), free(x->look), free(x->among);
     free(x);
 }
 
 static const source_type type = {.read = masked_read,
-                                 .verify = masked_verify,
-                                 .cancel = masked_cancel,
-                                 .counts = masked_counts,
+                                 .verify = tokens_verify,
+                                 .cancel = tokens_cancel,
+                                 .counts = tokens_counts,
                                  .close = masked_close};
 
 static void describe(masked_source *x) {
-    dataset_info d = dataset_about(x->tokens);
-    source *s = &x->head;
+    dataset_info d = dataset_about(x->from.tokens);
+    source *s = &x->from.head;
     s->about = (source_info){
         .samples = d.tokens / x->n, .units = d.tokens, .units_per_sample = x->T, .unit = "tokens", .files = d.files};
     memcpy(s->about.hash, d.hash, sizeof s->about.hash);
@@ -188,14 +179,14 @@ static void describe(masked_source *x) {
 
 static err_t open_masked(masked_source *x, const source_options *o) {
     const tensor_spec *tokens = source_wants(o, "tokens");
-    TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files,
-                                                    .format = o->format,
-                                                    .vocab = tokens->limit,
-                                                    .packed = o->packed,
-                                                    .retry = o->retry,
-                                                    .shared_by = o->shared_by,
-                                                    .faults = o->faults}));
-    if (o->answers || o->ignores || dataset_about(x->tokens).row_tokens)
+    TRY(dataset_open(&x->from.tokens, &(dataset_options){.files = o->files,
+                                                         .format = o->format,
+                                                         .vocab = tokens->limit,
+                                                         .packed = o->packed,
+                                                         .retry = o->retry,
+                                                         .shared_by = o->shared_by,
+                                                         .faults = o->faults}));
+    if (o->answers || o->ignores || dataset_about(x->from.tokens).row_tokens)
         return err_set(ERR_CONFIG,
                        "a model that guesses masked tokens reads plain text: leave out [data] answers and ignore, and "
                        "pack text without [pack] template");
@@ -204,11 +195,11 @@ static err_t open_masked(masked_source *x, const source_options *o) {
     x->pairs = source_wants(o, "label") != NULL;
     x->n = x->T - 2 - x->pairs, x->half = x->pairs ? x->n / 2 : x->n;
     describe(x);
-    if (x->head.about.samples < 1 + x->pairs)
+    if (x->from.head.about.samples < 1 + x->pairs)
         return err_set(ERR_DATA,
                        "%" PRId64 " tokens, expected at least %" PRId64 ": the model reads %" PRId64
                        " of them at once ([model] context)%s",
-                       x->head.about.units, (1 + x->pairs) * x->n, x->n,
+                       x->from.head.about.units, (1 + x->pairs) * x->n, x->n,
                        x->pairs ? ", and second texts come from others" : "");
     x->window = malloc((size_t)x->T * sizeof *x->window);
     x->look = malloc((size_t)x->n * sizeof *x->look);
@@ -219,9 +210,9 @@ static err_t open_masked(masked_source *x, const source_options *o) {
 err_t masked_open(source **out, const source_options *o) {
     masked_source *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "no memory for a source of masked tokens");
-    x->head.type = &type;
+    x->from.head.type = &type;
     err_t rc = open_masked(x, o);
-    if (rc != ERR_OK) masked_close(&x->head);
-    else *out = &x->head;
+    if (rc != ERR_OK) masked_close(&x->from.head);
+    else *out = &x->from.head;
     return rc;
 }

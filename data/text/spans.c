@@ -13,8 +13,7 @@
 // first word of a place for what is left out, the second for what stays. Looked at without chance, a sample has the
 // spans of seed 0 and its own number.
 #include "base/philox.h"
-#include "data/source.h"
-#include "data/text/dataset.h"
+#include "data/text/tokens_source.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,8 +25,7 @@ typedef struct place {
 } place;
 
 typedef struct spans_source {
-    source head;
-    dataset *tokens;
+    tokens_source from;
     int64_t Te, Td;    // room for the encoder's tokens, and the decoder's
     int64_t n, noise;  // tokens of a window, and of these those that are left out
     int64_t spans;
@@ -91,7 +89,7 @@ static void give(const spans_source *x, int64_t in, void *const *out) {
 
 static err_t spans_read(source *s, const source_draw *d, void *const *out) {
     spans_source *x = (spans_source *)s;
-    TRY(dataset_read(x->tokens, d->sample * x->n, x->n, x->window));
+    TRY(dataset_read(x->from.tokens, d->sample * x->n, x->n, x->window));
     divide(x, d, x->noise, 0, x->gone);
     divide(x, d, x->n - x->noise, 1, x->stays);
     int64_t in = cut_spans(x);
@@ -100,26 +98,22 @@ static err_t spans_read(source *s, const source_draw *d, void *const *out) {
     return ERR_OK;
 }
 
-static err_t spans_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
-    return dataset_verify(((spans_source *)s)->tokens, report, ctx);
-}
-static void spans_cancel(source *s, bool cancelled) { dataset_cancel(((spans_source *)s)->tokens, cancelled); }
-static void spans_counts(const source *s, int64_t *retries, int64_t *read) {
-    dataset_counts(((const spans_source *)s)->tokens, retries, read);
-}
 static void spans_close(source *s) {
     spans_source *x = (spans_source *)s;
-    dataset_close(x->tokens);
+    dataset_close(x->from.tokens);
     free(x->window), free(x->gone), free(x->stays), free(x->among), free(x->said), free(x->read_out);
     free(x);
 }
 
-static const source_type type = {
-    .read = spans_read, .verify = spans_verify, .cancel = spans_cancel, .counts = spans_counts, .close = spans_close};
+static const source_type type = {.read = spans_read,
+                                 .verify = tokens_verify,
+                                 .cancel = tokens_cancel,
+                                 .counts = tokens_counts,
+                                 .close = spans_close};
 
 static void describe(spans_source *x) {
-    dataset_info d = dataset_about(x->tokens);
-    source *s = &x->head;
+    dataset_info d = dataset_about(x->from.tokens);
+    source *s = &x->from.head;
     s->about = (source_info){.samples = d.tokens / x->n,
                              .units = d.tokens,
                              .units_per_sample = x->Te + x->Td,
@@ -140,22 +134,22 @@ static err_t find_sizes(spans_source *x, const source_options *o) {
     x->spans = o->spans, x->noise = o->left_out, x->n = o->window;
     x->sentinel = (int32_t)o->mask, x->begin = (int32_t)o->begin, x->end = (int32_t)o->end;
     describe(x);
-    if (x->head.about.samples >= 1) return ERR_OK;
+    if (x->from.head.about.samples >= 1) return ERR_OK;
     return err_set(ERR_DATA,
                    "%" PRId64 " tokens, expected at least %" PRId64 ": of so many the model reads what is left in a "
                    "sample ([model] context)",
-                   x->head.about.units, x->n);
+                   x->from.head.about.units, x->n);
 }
 
 static err_t open_spans(spans_source *x, const source_options *o) {
-    TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files,
-                                                    .format = o->format,
-                                                    .vocab = source_wants(o, "tokens")->limit,
-                                                    .packed = o->packed,
-                                                    .retry = o->retry,
-                                                    .shared_by = o->shared_by,
-                                                    .faults = o->faults}));
-    if (o->answers || o->ignores || dataset_about(x->tokens).row_tokens)
+    TRY(dataset_open(&x->from.tokens, &(dataset_options){.files = o->files,
+                                                         .format = o->format,
+                                                         .vocab = source_wants(o, "tokens")->limit,
+                                                         .packed = o->packed,
+                                                         .retry = o->retry,
+                                                         .shared_by = o->shared_by,
+                                                         .faults = o->faults}));
+    if (o->answers || o->ignores || dataset_about(x->from.tokens).row_tokens)
         return err_set(ERR_CONFIG,
                        "a model that says what was left out of a text reads plain text: leave out [data] answers and "
                        "ignore, and pack text without [pack] template");
@@ -171,9 +165,9 @@ static err_t open_spans(spans_source *x, const source_options *o) {
 err_t spans_open(source **out, const source_options *o) {
     spans_source *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "no memory for a source of spans");
-    x->head.type = &type;
+    x->from.head.type = &type;
     err_t rc = open_spans(x, o);
-    if (rc != ERR_OK) spans_close(&x->head);
-    else *out = &x->head;
+    if (rc != ERR_OK) spans_close(&x->from.head);
+    else *out = &x->from.head;
     return rc;
 }

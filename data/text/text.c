@@ -1,15 +1,14 @@
 // data/text/text.c: shards of tokens as a source. Sample k is window k: T tokens from k*T on, and as targets the token
-// that follows each. T is what the model reads. Where answers are marked, sample k is row k of T+1 tokens, and a target
-// that is no part of an answer is -1. Where documents are told apart, a sample also has each token's place in its
-// document, from 0 on, and a target that is of another document than its token is -1:
+// that follows each. T is what the model reads. Where answers are marked, sample k is row k of T+1 tokens, and targets
+// outside answers are -1. With [data] documents a sample also has each token's place in its document, from 0 on, and a
+// target that is of another document than its token is -1:
 //
 //   tokens   a  b  c  E  d  e        E ends a document
 //   places   0  1  2  3  0  1
 //   targets  b  c  E -1  e  f
 //
 // A document that a window begins in the middle of has its first place there.
-#include "data/source.h"
-#include "data/text/dataset.h"
+#include "data/text/tokens_source.h"
 #include "data/text/shard.h"
 
 #include <inttypes.h>
@@ -17,13 +16,12 @@
 #include <string.h>
 
 typedef struct text_source {
-    source head;
-    dataset *tokens;
+    tokens_source from;
     int64_t T;
     int64_t step;  // tokens from one sample to the next
     bool ignores;
     int64_t ignored;
-    bool documents;   // are told apart, by marks
+    bool documents;   // keeps them apart: marks say where they begin
     int64_t ends;     // or after this token; -1: none
     int32_t *window;  // (T+1)
     uint8_t *marks;   // (T+1); NULL: all targets count
@@ -52,31 +50,22 @@ static void copy_places(const text_source *x, int32_t *to) {
 static err_t text_read(source *s, const source_draw *d, void *const *out) {
     text_source *x = (text_source *)s;
     size_t bytes = (size_t)x->T * sizeof *x->window;
-    TRY(dataset_read_marked(x->tokens, d->sample * x->step, x->T + 1, x->window, x->marks));
+    TRY(dataset_read_marked(x->from.tokens, d->sample * x->step, x->T + 1, x->window, x->marks));
     if (out[TOKENS]) memcpy(out[TOKENS], x->window, bytes);
     if (out[TARGETS]) copy_targets(x, out[TARGETS]);
     if (out[PLACES]) copy_places(x, out[PLACES]);
     return ERR_OK;
 }
 
-static err_t text_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
-    return dataset_verify(((text_source *)s)->tokens, report, ctx);
-}
-
-static void text_cancel(source *s, bool cancelled) { dataset_cancel(((text_source *)s)->tokens, cancelled); }
-static void text_counts(const source *s, int64_t *retries, int64_t *read) {
-    dataset_counts(((const text_source *)s)->tokens, retries, read);
-}
-
 static void text_close(source *s) {
     text_source *x = (text_source *)s;
-    dataset_close(x->tokens);
+    dataset_close(x->from.tokens);
     free(x->window), free(x->marks);
     free(x);
 }
 
 static const source_type type = {
-    .read = text_read, .verify = text_verify, .cancel = text_cancel, .counts = text_counts, .close = text_close};
+    .read = text_read, .verify = tokens_verify, .cancel = tokens_cancel, .counts = tokens_counts, .close = text_close};
 
 // How many samples the tokens hold: rows, or windows, of which the token after each is its last target.
 static int64_t samples_of(const text_source *x, dataset_info d) {
@@ -85,8 +74,8 @@ static int64_t samples_of(const text_source *x, dataset_info d) {
 }
 
 static void describe(text_source *x, int64_t vocab) {
-    dataset_info d = dataset_about(x->tokens);
-    source *s = &x->head;
+    dataset_info d = dataset_about(x->from.tokens);
+    source *s = &x->from.head;
     s->about = (source_info){
         .samples = samples_of(x, d), .units = d.tokens, .units_per_sample = x->T, .unit = "tokens", .files = d.files};
     memcpy(s->about.hash, d.hash, sizeof s->about.hash);
@@ -100,7 +89,7 @@ static void describe(text_source *x, int64_t vocab) {
 
 // Documents must be told apart somehow, and where rows hold several they must be.
 static err_t check_documents(const text_source *x, const source_options *o) {
-    dataset_info d = dataset_about(x->tokens);
+    dataset_info d = dataset_about(x->from.tokens);
     if (d.documents && !o->documents)
         return err_set(ERR_CONFIG,
                        "rows of these files hold several documents each: set [data] documents = yes, so that none sees "
@@ -115,8 +104,8 @@ static err_t check_documents(const text_source *x, const source_options *o) {
 
 // What is marked must be what the run asks for, in rows as long as the model reads.
 static err_t check_rows(const text_source *x, const source_options *o) {
-    int64_t row = dataset_about(x->tokens).row_tokens;
-    if (dataset_about(x->tokens).labels)
+    int64_t row = dataset_about(x->from.tokens).row_tokens;
+    if (dataset_about(x->from.tokens).labels)
         return err_set(
             ERR_CONFIG,
             "these files have texts with labels, which [model] type = bert with task = classify or regress reads: set "
@@ -139,25 +128,25 @@ static err_t check_rows(const text_source *x, const source_options *o) {
 }
 
 static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
-    TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files,
-                                                    .format = o->format,
-                                                    .vocab = window ? window->limit : 0,
-                                                    .packed = o->packed,
-                                                    .retry = o->retry,
-                                                    .shared_by = o->shared_by,
-                                                    .faults = o->faults}));
+    TRY(dataset_open(&x->from.tokens, &(dataset_options){.files = o->files,
+                                                         .format = o->format,
+                                                         .vocab = window ? window->limit : 0,
+                                                         .packed = o->packed,
+                                                         .retry = o->retry,
+                                                         .shared_by = o->shared_by,
+                                                         .faults = o->faults}));
     x->T = window ? window->size[0] : 1;
     x->ignores = o->ignores, x->ignored = o->ignored;
     x->documents = o->documents, x->ends = o->document_end;
-    int64_t row = dataset_about(x->tokens).row_tokens;
+    int64_t row = dataset_about(x->from.tokens).row_tokens;
     if (window) TRY(check_rows(x, o));
     else if (row) x->T = row - 1;
     x->step = row ? row : x->T;
     describe(x, window ? window->limit : 0);
-    if (window && x->head.about.samples < 1)
+    if (window && x->from.head.about.samples < 1)
         return err_set(ERR_DATA,
                        "%" PRId64 " tokens, expected more than the model reads at once, %" PRId64 " ([model] context)",
-                       x->head.about.units, x->T);
+                       x->from.head.about.units, x->T);
     x->window = malloc((size_t)(x->T + 1) * sizeof *x->window);
     if (row) x->marks = malloc((size_t)(x->T + 1));
     return x->window && (x->marks || !row)
@@ -168,9 +157,9 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
 err_t text_open(source **out, const source_options *o) {
     text_source *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "no memory for a source of tokens");
-    x->head.type = &type;
+    x->from.head.type = &type;
     err_t rc = open_tokens(x, o, source_wants(o, "tokens"));
-    if (rc != ERR_OK) text_close(&x->head);
-    else *out = &x->head;
+    if (rc != ERR_OK) text_close(&x->from.head);
+    else *out = &x->from.head;
     return rc;
 }

@@ -90,6 +90,11 @@ value dropout(graph *g, value x, int site);
 // `tied` of the table; -1: its own.
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);
 
+// Of the two below: the input "targets", m->losses of a sample, and W with its head; flops of a sample.
+void vocabulary_head(graph *g, operation *o, value x, const char *weight, int64_t vocab, int tied, int64_t chunks,
+                     double std);
+double vocabulary_flops(const model *m, const operation *o);
+
 // Softmax cross entropy of the logits x W^T against the model's next input, a token for each of x's rows of a sample:
 // ends the last block. W as next_token_loss'. A pass that predicts gives the scores of one row (pass.row).
 void target_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);

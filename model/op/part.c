@@ -55,8 +55,8 @@ static err_t put_zeros(const frame *f, const step *s, const tensor *dx, int text
     return f->p->ops->scale_columns(&args, f->p->s);
 }
 
-// What of `past`, the gradient of those who read the stream later, join has not overwritten is added. Where nobody
-// reads it later, a text that is not taken out has zeros: 0 times what it is.
+// `past` is the gradient from later readers of the stream. It is added, except to the text that join overwrote. Without
+// later readers, a text that no part took out has a gradient of zeros: 0 times its values.
 static err_t put_parts(const frame *f, const step *s) {
     tensor dx = at(f, s->v[P_X]), past, d;
     const tensor *more = at_if(f, s->v[P_PAST], &past);

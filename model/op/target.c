@@ -31,30 +31,14 @@ static void backward(lowering *L, int op, const operation *o) {
     L->grad[o->in[0]] = s->v[0];
 }
 
-static double flops(const model *m, const operation *o) {
-    return (param_is_frozen(&m->param[o->at.w]) ? 4 : 6) * (double)m->losses *
-           (double)shape_count(2, m->param[o->at.w].size);
-}
-
 static const op_type type = {
-    .name = "targets", .freezes = true, .forward = forward, .backward = backward, .flops = flops};
+    .name = "targets", .freezes = true, .forward = forward, .backward = backward, .flops = vocabulary_flops};
 
 void target_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std) {
     operation *o = graph_add(g, &type, weight, x, 0);
     model *m = g->m;
     int64_t rows = graph_at(g, x)->rows;
     m->losses = rows ? rows : m->context, m->units = m->context, m->unit = "token", m->short_unit = "tok";
-    m->targets = m->inputs, m->vocab = vocab;
     m->adds_once = chunks == 1;
-    graph_input(g, "targets", INT32, m->losses, vocab);
-    int w = graph_param(g, weight, "", vocab, graph_at(g, x)->width, std, 0);
-    if (g->rc != ERR_OK) return;
-    g->head = (head){.at = {.w = w, .b = -1}, .classes = vocab, .Vp = head_rows_in_memory(vocab, m->slices.of)};
-    g->chunks = chunks;
-    m->param[w].tied = tied;
-    if (tied >= 0) m->param[w].rule = m->param[tied].rule;
-    g->head.frozen = param_is_frozen(&m->param[w]);
-    m->param[w].rows_in_memory = g->head.Vp;
-    linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
-    o->at = g->head.at;
+    vocabulary_head(g, o, x, weight, vocab, tied, chunks, std);
 }

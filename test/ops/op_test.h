@@ -124,8 +124,8 @@ typedef struct op_kind {
     void (*cost)(const op_run *r, double *bytes, double *flops);
 } op_kind;
 
-// kinds_batch_norm.c, kinds_click.c, kinds_codec.c, kinds_cross.c, kinds_dense.c, kinds_image.c, kinds_llama.c,
-// kinds_model.c, kinds_sparse.c and kinds_step.c: one for each operation of the list.
+// kinds_attention.c, kinds_batch_norm.c, kinds_click.c, kinds_codec.c, kinds_cross.c, kinds_dense.c, kinds_image.c,
+// kinds_llama.c, kinds_model.c, kinds_sparse.c and kinds_step.c: one for each operation of the list.
 #define OP_KIND(op) extern const op_kind kind_##op;
 OPS(OP_KIND)
 #undef OP_KIND
