@@ -150,7 +150,8 @@ static void tell_decision(seat *s, const council_decision *d, double now) {
     node_ruling r;
     memset(&r, 0, sizeof r);  // it is compared as bytes
     const council_record *is = council_newest(&s->c);
-    r.action = d->action, r.code = d->code, r.has_record = is != NULL;
+    // what is proposed is no decision yet
+    r.action = d->proposes ? COUNCIL_STAY : d->action, r.code = d->code, r.has_record = is != NULL;
     if (is) memcpy(&r.record, is, sizeof r.record);
     r.silent_s = s->silent_s;
     put_words(s, &r, d->why);
