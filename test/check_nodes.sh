@@ -129,6 +129,21 @@ all_at_once() {
     told 0 resume "continuing after step"
 }
 
+# Who gives up is killed while it saves what it has. It ends, and the run goes on from what was saved before.
+last_world_lost() {
+    steps=1000 whole=long
+    near 2 2
+    saves=1000 heals last-lost cluster.give_up_s=2 run.faults=save@2:1
+    after 0 40
+    kill -9 "$(supervisor 0)"
+    ended 137 69
+    on 1 "gives up"
+    [ -z "$(event_of 1 last)" ] || fail "it says that it was not lost: $(event_of 1 last)"
+    nothing_left
+    boot "$run"
+    ends_well 0 1
+}
+
 # --- cables -----------------------------------------------------------------------------------------------------------
 
 # The cable of a node is out for 5 s. When it is back the node hears that it is no member any more.
@@ -270,6 +285,7 @@ try node_stands_still
 try higher_stands_still
 try rank_stands_still
 try all_at_once
+try last_world_lost
 try far_cut_one
 try far_cut_two
 try far_cut_in_half

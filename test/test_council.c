@@ -343,14 +343,14 @@ static void who_lost_the_others_at_the_end_ends_too(void **state) {
 static void ends(void **state) {
     (void)state;
     scene s;
-    begin(&s, 2, 1), s.v.of[0].life = 7, s.v.of[1].says.whole = true;
+    begin(&s, 2, 1), s.v.of[0].life = 7;
     is(&s, COUNCIL_END, "so many voters have started anew that no record can follow");
-    assert_true(s.d.code == ERR_UNAVAILABLE && s.d.saves && !s.d.proposes);
+    assert_true(s.d.code == ERR_UNAVAILABLE && !s.d.proposes);
     begin(&s, 2, 0), s.v.of[1].life = 7;
     assert_int_equal(next(&s), COUNCIL_HEAL);  // half with the lowest
     begin(&s, 2, 1), silent(&s, 0, 45), s.v.worked_at = NOW - 41;
     is(&s, COUNCIL_END, "no world for 41 s: gives up");
-    assert_true(s.d.code == ERR_UNAVAILABLE && !s.d.saves);
+    assert_true(s.d.code == ERR_UNAVAILABLE);
     s.v.worked_at = NOW - 40, assert_int_equal(next(&s), COUNCIL_WAIT);
     s.v.worked_at = NOW - 41, s.r.voters.word[0] = 1;
     // a node without a vote waits to be taken in for as long as it hears a member
@@ -363,7 +363,7 @@ static void ends(void **state) {
     s.v.worked_at = NOW - 9, s.v.of[0].says.state = s.v.of[1].says.state = COUNCIL_ENDING;
     silent(&s, 0, 2.1), silent(&s, 1, 3);
     is(&s, COUNCIL_END, "all members have ended the run, without this node");
-    assert_true(s.d.code == ERR_OK && !s.d.saves);
+    assert_true(s.d.code == ERR_OK);
     s.v.of[1].at = NOW - 1.9, assert_int_equal(next(&s), COUNCIL_WAIT);
     s.v.of[1].at = NOW - 3, s.v.of[1].says.state = COUNCIL_WORKING, assert_int_equal(next(&s), COUNCIL_WAIT);
     s.v.of[1].says.state = COUNCIL_ENDING, s.v.of[1].run[0]++, assert_int_equal(next(&s), COUNCIL_WAIT);

@@ -94,10 +94,34 @@ prolonged() {
     event longer healed "rank 1 (localhost) was killed by signal 9 (Killed)" '"step":7'
     same_state calm longer
 }
+rarely=$(echo "$healing" | sed "s/checkpoint.every=50/checkpoint.every=600/")
 again_and_again() {
-    settings again $healing device.ranks=2 parallel.pipeline=2 "run.faults=unit@30x1000:1"
+    settings again $rarely device.ranks=2 parallel.pipeline=2 "run.faults=unit@500x1000:1"
     expect 69 train again
     says "rank 1 (localhost" "was killed by signal 9 (Killed): 4 times in a row, and no new step was finished between"
+    goes_on_from_memory again
+}
+# goes_on_from_memory RUN: no checkpoint was due yet when it ended. What was in memory was saved first, and the run goes
+# on from there, to the same.
+goes_on_from_memory() {
+    event "$1" last "was in memory alone, and is saved"
+    settings "$1" $rarely device.ranks=2
+    expect 0 train "$1"
+    from=$(sed -n 's/.*"kind":"resume".*continuing after step \([0-9]*\) .*/\1/p' "runs/$1/events.jsonl" | tail -n 1)
+    [ "${from:-0}" -gt 0 ] || fail "it went on after step ${from:-0}"
+    same_steps whole "$1"
+    same_state whole "$1"
+}
+# While its ranks are started again it is asked to stop. It saves, and ends.
+asked_while_it_heals() {
+    settings asks $rarely device.ranks=2 parallel.pipeline=2 "run.faults=unit@500x1000:1"
+    start "$bin" base.ini asks.ini
+    twice() { [ "$(grep -c '"kind":"healed"' runs/asks/events.jsonl 2>/dev/null)" = 2 ]; }
+    until_true 20 twice
+    sleep 0.3  # the third one waits a second
+    kill -TERM "$pid"
+    await 75
+    goes_on_from_memory asks
 }
 # Where a narrower world fits, it goes on without that place.
 goes_on_narrower() {
@@ -188,6 +212,7 @@ try not_what_differs
 try from_its_own_checkpoint
 try prolonged
 try again_and_again
+try asked_while_it_heals
 try goes_on_narrower
 try standing_still
 try stops

@@ -233,6 +233,91 @@ static void worlds_in_vain_end(void **state) {
     free(h);
 }
 
+// --- the last world --------------------------------------------------------------------------------------------------
+
+// A run that ends may have its state in memory alone: not before it began, and not where all agreed on an error.
+static void who_ends_may_save_first(void **state) {
+    (void)state;
+    healing *h = whole();
+    for (int i = 0; i < HEALING_FRUITLESS; i++) {
+        healing_ended(h, i % 2, SIGKILL, 10 * i + 1);
+        leave_all(h, i % 2, 10 * i + 1);
+        expect(h, 10 * i + 9, HEAL_OPEN);
+        healing_opened(h);
+    }
+    healing_ended(h, 2, SIGKILL, 100);
+    leave_all(h, 2, 100);
+    expect_end(h, 101, ERR_INTERNAL, 2, "4 worlds in a row ended before a new step was finished after step 10");
+    assert_true(healing_choose(h, 101).saves);
+    free(h);
+    h = whole();
+    healing_ended(h, 0, exited(ERR_DATA), 1);
+    expect(h, 1, HEAL_END);
+    assert_false(healing_choose(h, 1).saves);
+    free(h);
+    h = healing_new(1);
+    healing_ended(h, 0, exited(ERR_CONFIG), 1);
+    expect(h, 1, HEAL_END);
+    assert_false(healing_choose(h, 1).saves);
+    free(h);
+}
+
+// What would have ended the run does not keep it from the last world. When that is over, or does not begin, it ends.
+static void the_last_world_is_opened_once(void **state) {
+    (void)state;
+    healing *h = whole();
+    h->fruitless = HEALING_FRUITLESS;
+    healing_ended(h, 1, SIGKILL, 1);
+    leave_all(h, 1, 1);
+    expect(h, 2, HEAL_END);
+    healing_last(h, 2);
+    assert_true(h->failed_at == 1 && !h->last);
+    expect(h, 2, HEAL_OPEN);
+    healing_opened(h);
+    assert_true(h->last);
+    expect(h, 1000, HEAL_NOTHING);  // saving takes as long as it takes
+    healing_left(h, 0, 1000);
+    expect_end(h, 1000, ERR_UNAVAILABLE, -1, "");
+    free(h);
+    // who still computes is told to leave, and killed if it does not
+    h = whole();
+    healing_last(h, 5);
+    expect(h, 9.9, HEAL_WAIT);
+    expect(h, 10, HEAL_KILL);
+    expect(h, 64.9, HEAL_KILL);
+    expect_end(h, 65, ERR_UNAVAILABLE, -1, "");
+    healing_ended(h, 3, exited(ERR_INTERRUPTED), 10);  // it knew that all have saved
+    expect_end(h, 10, ERR_INTERRUPTED, -1, "");
+    free(h);
+}
+
+// Of several nodes each starts again what it has lost, once: one that ends once more stays away.
+static void the_last_world_of_a_node(void **state) {
+    (void)state;
+    healing *h = whole();
+    h->several = true;
+    healing_ended(h, 1, SIGKILL, 1);
+    healing_ended(h, 2, SIGKILL, 1);
+    leave_all(h, 1, 1), h->slot[2].place = SLOT_ENDED;
+    healing_last(h, 2);
+    expect(h, 2, HEAL_OPEN);
+    healing_restarted(h, 1), healing_restarted(h, 2);
+    assert_false(healing_ready(h));
+    expect(h, 3, HEAL_WAIT);
+    assert_true(healing_choose(h, 3).until == 62);
+    healing_left(h, 2, 3);
+    healing_ended(h, 1, exited(ERR_UNAVAILABLE), 3);
+    assert_int_equal(h->slot[1].place, SLOT_RETIRED);
+    assert_true(healing_ready(h) && healing_slots(h) == SLOTS - 1);
+    expect(h, 61.9, HEAL_WAIT);
+    expect_end(h, 62, ERR_UNAVAILABLE, -1, "");
+    healing_opened(h);
+    assert_int_equal(h->slot[1].place, SLOT_RETIRED);
+    healing_ended(h, 0, SIGKILL, 70);
+    expect_end(h, 70, ERR_UNAVAILABLE, -1, "");
+    free(h);
+}
+
 // --- several nodes ---------------------------------------------------------------------------------------------------
 
 static healing *of_several(void) {
@@ -466,6 +551,9 @@ int main(void) {
         cmocka_unit_test(all_are_waited_for),
         cmocka_unit_test(none_need_have_ended),
         cmocka_unit_test(a_slow_one_goes),
+        cmocka_unit_test(who_ends_may_save_first),
+        cmocka_unit_test(the_last_world_is_opened_once),
+        cmocka_unit_test(the_last_world_of_a_node),
         cmocka_unit_test(the_longest_wait_counts),
         cmocka_unit_test(what_would_be_met_again_ends_the_run),
         cmocka_unit_test(a_start_that_fails_is_no_loss),

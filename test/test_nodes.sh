@@ -75,14 +75,27 @@ stopped() {
     on 0 "the same command continues"
 }
 
-# A rank is lost while all save and stop. No record follows a stop, so both nodes end with what is saved.
+# goes_on_from STEP: the same command on all nodes continues after that step or a later one, to the end.
+goes_on_from() {
+    nothing_left
+    boot "$run"
+    until_true 20 has_event 0 resume "continuing after step"
+    at=$(event_of 0 resume | sed 's/.*continuing after step \([0-9]*\).*/\1/')
+    [ "$at" -ge "$1" ] || fail "it continues after step $at, and step $1 was in memory"
+}
+
+# A rank is lost while all save and stop. No record follows a stop, so each node saves what it has, and ends.
 stopped_short() {
+    steps=1000 whole=long
     near 1 1
-    saves=1000000 more="$forever" heals short cluster.min_ranks=2 run.faults=save@1:1
+    saves=1000 heals short cluster.min_ranks=2 run.faults=save@1:1
     after 0 40
     kill -TERM "$(supervisor 1)"
     ended 75
     on 0 "while all were to save and stop"
+    has_event 0 last "was in memory alone, and is saved" || fail "node 0 saved nothing: $(event_of 0 last)"
+    goes_on_from 36
+    ends_well 0 1
 }
 
 # A bit flips on a node: all go back together, and nobody leaves.
@@ -103,14 +116,20 @@ lower_of_two() {
     until_true 20 has_event 0 healed "world 2 of this run"
     codes="0 137" ends_well 0
 }
+# It saves what it holds first, whether its ranks kept that themselves or for the other one.
 higher_of_two() {
-    near 1 1
-    more="$forever" heals higher cluster.give_up_s=2
-    after 0 40
-    kill -9 "$(supervisor 0)"
-    ended 137 69
-    on 1 "gives up"
-    nothing_left
+    steps=1000 whole=long
+    for zero in 0 2; do
+        near 1 1
+        saves=1000 heals higher$zero cluster.give_up_s=2 parallel.zero=$zero
+        after 0 40
+        kill -9 "$(supervisor 0)"
+        ended 137 69
+        on 1 "gives up"
+        has_event 1 last "was in memory alone, and is saved" || fail "node 1 saved nothing: $(event_of 1 last)"
+        goes_on_from 34
+        ends_well 0 1
+    done
 }
 
 # The process that sits in the council may be killed: the ranks do not notice.

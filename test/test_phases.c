@@ -19,12 +19,12 @@ typedef struct row {
 static void phases_add_up(void **state) {
     (void)state;
     static const row rows[] = {
-        {{100, 101, 103, 7, "", false}, 106, 110, 115, {1, 2, 3, 4, 5}},
-        {{100, 100, 100, 7, "", false}, 100, 100, 100, {0, 0, 0, 0, 0}},
+        {{100, 101, 103, 7, "", false, false}, 106, 110, 115, {1, 2, 3, 4, 5}},
+        {{100, 100, 100, 7, "", false, false}, 100, 100, 100, {0, 0, 0, 0, 0}},
         // who reads its clock a moment later says that it was earlier
-        {{100, 99, 103, 7, "", false}, 106, 110, 115, {0, 3, 3, 4, 5}},
-        {{100, 104, 103, 7, "", false}, 106, 110, 115, {4, 0, 2, 4, 5}},
-        {{100, 101, 103, 7, "", false}, 102, 110, 115, {1, 2, 0, 7, 5}},
+        {{100, 99, 103, 7, "", false, false}, 106, 110, 115, {0, 3, 3, 4, 5}},
+        {{100, 104, 103, 7, "", false, false}, 106, 110, 115, {4, 0, 2, 4, 5}},
+        {{100, 101, 103, 7, "", false, false}, 102, 110, 115, {1, 2, 0, 7, 5}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const row *x = &rows[i];
@@ -49,7 +49,7 @@ static void phases_add_up(void **state) {
 static void as_far_as_it_was(void **state) {
     (void)state;
     healed_times h = {.pending = false};
-    const yard_news n = {100, 101, 102, 7, "", false};
+    const yard_news n = {100, 101, 102, 7, "", false, false};
     assert_false(healed_caught_up(&h, 7, 110));
     for (int64_t from = 0; from <= 8; from++) {
         healed_begin(&h, &n, 103);
@@ -66,7 +66,7 @@ static void they_have_names(void **state) {
     (void)state;
     char text[HEALED_TEXT];
     healed_times h;
-    const yard_news n = {100, 100.25, 100.5, 7, "", false};
+    const yard_news n = {100, 100.25, 100.5, 7, "", false, false};
     healed_begin(&h, &n, 101);
     healed_end(&h, HEALED_MOVE, 101.125);
     healed_end(&h, HEALED_REPLAY, 109);
@@ -74,7 +74,7 @@ static void they_have_names(void **state) {
                         "detect 0.250 s, unwind 0.250 s, enter 0.500 s, move 0.125 s, replay 7.875 s");
     assert_string_equal(healed_figures[HEALED_REPLAY], "replay_s");
     // what is longest still fits
-    const yard_news never = {-99999.9, -9999.9, 99999.9, 7, "", false};
+    const yard_news never = {-99999.9, -9999.9, 99999.9, 7, "", false, false};
     healed_begin(&h, &never, 1e6);
     healed_end(&h, HEALED_MOVE, 1e7);
     healed_end(&h, HEALED_REPLAY, 1e8);

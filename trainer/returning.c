@@ -102,6 +102,15 @@ err_t run_find_state(run *r, const launch *at) {
     return found ? ERR_OK : session_init(x);
 }
 
+err_t run_find_left(run *r, bool *found) {
+    comm_be_patient(r->x.ranks->host, true);  // for the slowest disk
+    err_t rc = clean_up(r);
+    if (rc == ERR_OK) rc = recall(r, RECALL_NEWEST, logged_to(r));
+    comm_be_patient(r->x.ranks->host, false);
+    *found = rc == ERR_OK && r->recalled && r->saved < run_step(r);
+    return rc;
+}
+
 // Of the log that this world goes on with. Where nodes come and go each one has a log: what it tells is the same.
 static err_t log_length(const run *r, int64_t *bytes) {
     char path[IO_PATH];

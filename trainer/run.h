@@ -32,6 +32,7 @@ typedef struct run {
     int64_t saved;         // step of the newest checkpoint, -1: none
     int64_t missed;        // checkpoints in a row that could not be written: the most that any rank has seen
     bool turns;            // the world was left because the nodes said so, after a step that is saved
+    bool last;             // this world saves what is in memory, and the run ends
     bool recalled;         // this world goes on from a state in memory
     bool live;             // that of the ranks that were left when others were lost
     int64_t kept;          // as session_recall takes it, of the loss before this world
@@ -61,6 +62,9 @@ static inline bool run_is_due(int64_t step, int64_t every) { return every > 0 &&
 
 // The state with which a world begins: that of a world before this one, from memory or disk, or initial weights.
 err_t run_find_state(run *r, const launch *at);
+
+// What the ranks hold in memory, of a step after the newest checkpoint. *found: they hold all of it.
+err_t run_find_left(run *r, bool *found);
 
 // In the world as it is, to the newest state that is stored: nobody is lost. anew: to the beginning, if none is.
 err_t run_go_back(run *r, bool anew);

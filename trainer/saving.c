@@ -56,7 +56,7 @@ static void say_missed(const run *r, char *text, size_t room, int64_t step, bool
     int n = snprintf(text, room, "%.1500s. %" PRId64 " missed in a row; ", why.text, r->missed);
     if (n < 0 || (size_t)n >= room) return;
     text += n, room -= (size_t)n;
-    if (over || step == c->run.steps) snprintf(text, room, "mend that disk or make room on it");
+    if (over || r->last || step == c->run.steps) snprintf(text, room, "mend that disk or make room on it");
     else if (c->checkpoint.misses)
         snprintf(text, room,
                  "the run goes on, with its state in memory, and tries again at step %" PRId64

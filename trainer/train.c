@@ -536,7 +536,41 @@ static void say_patience(run *r) {
     monitor_event(&r->m, "patience", at->step, text);
 }
 
+// Of the last world, for people: what became of the state in memory. found: it was newer than the newest checkpoint.
+static err_t say_last(run *r, bool found) {
+    char text[320];
+    int64_t step = run_step(r);
+    if (!found) snprintf(text, sizeof text, "nothing that is whole in memory is newer than the newest checkpoint");
+    else if (!config_is_boundary(r->x.cfg, step))
+        snprintf(text, sizeof text,
+                 "step %" PRId64
+                 " is in memory and can't be saved, as islands differ after it; the newest checkpoint, of step %" PRId64
+                 ", stands",
+                 step, r->saved < 0 ? 0 : r->saved);
+    else
+        snprintf(text, sizeof text, "step %" PRId64 " was in memory alone, and %s", step,
+                 r->saved == step ? "is saved" : "could not be saved");
+    if (r->x.ranks->rank == 0) monitor_event(&r->m, "last", step, text);
+    return err_set(ERR_INTERRUPTED, "%s", text);
+}
+
+// The last world of ranks that can't go on: what they hold becomes a checkpoint, and nothing is trained.
+static err_t save_what_is_left(run *r, const launch *at) {
+    bool found;
+    r->fenced = at->fenced, r->last = true;
+    TRY(waiting_enter(&r->x, at, r->b, true));
+    show_rank(r);
+    TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
+    TRY(run_find_left(r, &found));
+    if (found && config_is_boundary(r->x.cfg, run_step(r))) {
+        TRY(comm_agree_ok(r->x.ranks, run_open_log(r), r->x.s));
+        TRY(run_save(r, false));
+    }
+    return say_last(r, found);
+}
+
 static err_t train_in_world(run *r, const config *c, const launch *at) {
+    if (at->yard && at->yard->news.last) return save_what_is_left(r, at);
     TRY(enter_world(r, c, at));
     TRY(run_steps(r));
     run_say_if_ruined(r);

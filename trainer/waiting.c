@@ -2,6 +2,7 @@
 #include "trainer/waiting.h"
 
 #include "trainer/log/monitor.h"
+#include "trainer/node/yard.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +13,15 @@ static const double first_s = 2, change_s = 2, again_s = 30;
 typedef struct waiting {
     board *b;
     bool says;
-    monitor m;  // lines for people, and nothing else: there is no run directory yet
+    bool first;  // no world was before this one: nothing is lost if it does not begin
+    monitor m;   // lines for people, and nothing else: there is no run directory yet
     waiting_said last;
 } waiting;
 
-static void waiting_open(waiting *w, board *b, bool says) {
+static void waiting_open(waiting *w, const launch *at, board *b, bool says) {
     static const sink *const lines[] = {&sink_terminal, NULL};
     static const config none;
-    *w = (waiting){.b = b, .says = says};
+    *w = (waiting){.b = b, .says = says, .first = !at->yard || !at->yard->news.why[0]};
     // without memory it is silent
     if (says) (void)monitor_open_list(&w->m, &(log_setup){.dir = "", .c = &none}, lines);
 }
@@ -40,7 +42,7 @@ bool waiting_says(waiting_said *last, double waited_s, const char *text) {
 // team_waiting.call
 static err_t check_wait(void *ctx, double waited_s, const char *text) {
     waiting *w = ctx;
-    if (atomic_load(&w->b->stop))
+    if (w->first && atomic_load(&w->b->stop))
         return err_set(ERR_INTERRUPTED,
                        "stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved");
     if (atomic_load(&w->b->failed))
@@ -53,7 +55,7 @@ static err_t check_wait(void *ctx, double waited_s, const char *text) {
 
 err_t waiting_enter(session *x, const launch *at, board *b, bool says) {
     waiting w;
-    waiting_open(&w, b, says && at->local == 0 && at->nodes > 1);
+    waiting_open(&w, at, b, says && at->local == 0 && at->nodes > 1);
     board_rank *mine = board_place(b, at->local);
     x->waiting = (team_waiting){check_wait, &w, mine ? &mine->pulse : NULL};
     err_t rc = session_enter(x, at);

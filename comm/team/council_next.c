@@ -388,16 +388,14 @@ static void wait_to_come(council_decision *out, const scene *s) {
 void epoch_next(council_decision *out, double now, const council_record *r, const council_view *v,
                 const council_rules *k) {
     scene s = {.now = now, .r = r, .v = v, .k = k, .near = council_near(v, now, k->dead_s)};
-    out->action = COUNCIL_STAY, out->proposes = false, out->saves = false, out->code = ERR_OK, out->why[0] = 0;
+    out->action = COUNCIL_STAY, out->proposes = false, out->code = ERR_OK, out->why[0] = 0;
     if (!r) {
         begin_or_give_up(out, &s);
         return;
     }
-    out->saves = v->of[v->node].says.whole;
     if (recorded_end(out, &s) || parted(out, &s) || ended_elsewhere(out, &s) || hopeless(out, &s) || gave_up(out, &s) ||
         forsaken(out, &s))
         return;
-    out->saves = false;
     s.living = council_same_life(v, r, set_and(s.near, &r->voters));
     s.stay = council_same_life(v, r, set_and(s.near, &r->members));
     council_lost(&s.loss, now, r, v, k->dead_s);

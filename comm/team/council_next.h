@@ -43,7 +43,6 @@ typedef struct council_decision {
     council_action action;
     bool proposes;        // `next` is to be voted on
     err_t code;           // of STOP and END without `next`: the exit code
-    bool saves;           // ... after this node has saved what its ranks hold, which is a whole state
     council_record next;  // its `why` is the decision's
     char why[COUNCIL_WHY];
 } council_decision;

@@ -33,7 +33,6 @@ typedef struct council_report {
     bool leaving;      // it was asked to drain
     bool failed;       // a rank of it has recorded a failure in this epoch
     bool began;        // its ranks have begun a step in this epoch
-    bool whole;        // its ranks hold state of which nothing is torn
     int slots;         // ranks that it can carry
     int64_t step;      // the highest that its ranks have applied; 0: none
     int64_t sealed;    // step of the newest generation of this epoch that all its ranks have sealed; -1: none

@@ -19,8 +19,8 @@ static void write_record(byte_writer *w, const council_record *r) {
 static void write_ballot(byte_writer *w, council_ballot b) { write_number(w, b.round, 8), write_number(w, b.node, 2); }
 
 static void write_report(byte_writer *w, const council_report *r) {
-    uint64_t flags = (uint64_t)r->ready | (uint64_t)r->leaving << 1 | (uint64_t)r->failed << 2 |
-                     (uint64_t)r->began << 3 | (uint64_t)r->whole << 4;
+    uint64_t flags =
+        (uint64_t)r->ready | (uint64_t)r->leaving << 1 | (uint64_t)r->failed << 2 | (uint64_t)r->began << 3;
     write_set(w, &r->hears);
     write_number(w, r->state, 1), write_number(w, flags, 1), write_number(w, (uint64_t)r->slots, 2);
     write_number(w, (uint64_t)r->step, 8), write_number(w, (uint64_t)r->sealed, 8), write_number(w, r->lane_us, 4);
@@ -79,9 +79,9 @@ static council_ballot read_ballot(byte_reader *s) {
 static void read_report(byte_reader *s, council_report *r) {
     read_set(s, &r->hears);
     r->state = (council_state)read_upto(s, 1, COUNCIL_STATES - 1);
-    int flags = read_upto(s, 1, 31);
+    int flags = read_upto(s, 1, 15);
     r->ready = flags & 1, r->leaving = flags >> 1 & 1, r->failed = flags >> 2 & 1;
-    r->began = flags >> 3 & 1, r->whole = flags >> 4 & 1;
+    r->began = flags >> 3 & 1;
     r->slots = read_upto(s, 2, TEAM_RANKS_MAX);
     r->step = (int64_t)read_number(s, 8), r->sealed = (int64_t)read_number(s, 8);
     r->lane_us = (uint32_t)read_number(s, 4), r->slow = (uint16_t)read_number(s, 2), r->data = read_number(s, 8);

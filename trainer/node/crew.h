@@ -17,6 +17,12 @@ typedef struct crew_exit {
     int status;        // as of wait(2)
 } crew_exit;
 
+// How the run ends on this node, once its ranks have saved what they hold; why: `hopeless`.
+typedef struct crew_last {
+    err_t code;
+    int slot, status;  // the cause, where there is no council; -1: none alone
+} crew_last;
+
 typedef struct crew {
     board *b;
     notify voice;
@@ -39,6 +45,7 @@ typedef struct crew {
     int vault;            // as yard.vault
     fault_list faults;    // the supervisor's
     double due;           // when to choose again; 0: when something happens
+    crew_last last;       // h->last_at: how the run ends after its last world
     int leaves;           // the place for a rank without which the next world begins, since it is slow; -1: none
     // Several nodes that heal (trainer/node/follow.c).
     cluster *cl;          // NULL: one node, or a run that does not heal
@@ -125,6 +132,11 @@ void crew_kill_the_rest(crew *w);
 void crew_seat_all(crew *w);  // the world was given: who has a place in it, and who waits
 // From here on a lost rank ends the run.
 void crew_stop_healing(crew *w, const healing_choice *x, double now);
+// A world of this node's ranks alone, with memory and sockets of its own. Who ended and has no place in it stays away.
+err_t crew_open_alone(crew *w, const config *c);
+// Do they hold a state that only they may have? Then the next world is the last, in which they save it, and this
+// node's part ends after it as `how` and `why` say. False: nothing has changed.
+bool crew_saves_first(crew *w, const crew_last *how, const char *why, double now);
 
 // --- trainer/node/follow.c -------------------------------------------------------------------------------------------
 

@@ -32,15 +32,22 @@ static void end_world(crew *w, double now) {
 // --- the end of this node's part -------------------------------------------------------------------------------------
 
 // How the node ends, as the council says: ranks that wait are told to end, those that still compute to leave first.
-static void end_as_told(crew *w, err_t code, const char *why) {
+static void finish(crew *w, err_t code, const char *why) {
     if (healing_inside(w->h)) end_world(w, clock_now());
     for (int i = 0; i < w->locals; i++) yard_end(w->yard[i], ERR_INTERRUPTED);
     w->told = code == ERR_OK ? ERR_INTERRUPTED : code;
-    snprintf(w->hopeless, sizeof w->hopeless, "%s", why);
+    if (why != w->hopeless) snprintf(w->hopeless, sizeof w->hopeless, "%s", why);
     w->failed_at = clock_now();
     w->due = 0;
     free(w->h);
     w->h = NULL;
+}
+
+// Where the others go on, or have saved, the state is with them.
+static void end_as_told(crew *w, err_t code, const char *why) {
+    double now = clock_now();
+    if (code == ERR_OK || !crew_saves_first(w, &(crew_last){code, -1, 0}, why, now)) finish(w, code, why);
+    else end_world(w, now);
 }
 
 // --- another epoch ---------------------------------------------------------------------------------------------------
@@ -104,7 +111,7 @@ static err_t open_epoch(crew *w, const config *c, const council_record *r) {
     TRY(launch_open(&w->at, of.nodes, of.ranks, of.host, here));
     launch_racks(&w->at, of.rack);
     launch_joined(&w->at, (int)c->cluster.joined);
-    w->at.epoch = (uint32_t)r->epoch - 1, w->at.fenced = true;
+    w->at.epoch = w->epoch = (uint32_t)r->epoch - 1, w->at.fenced = true;
     council_fence(w->at.fence, r);
     TRY(launch_watch(&w->at));
     if ((w->over = fcntl(w->at.over[0], F_DUPFD_CLOEXEC, 0)) < 0)
@@ -112,6 +119,15 @@ static err_t open_epoch(crew *w, const config *c, const council_record *r) {
     for (int i = 0; i < w->locals; i++)
         if (crew_seat(w, i) < w->seats) w->place[i] = w->at.place[first_of(&w->at) + crew_seat(w, i)];
     return crew_channels(w, c);
+}
+
+// One that does not take it is killed.
+static void seat_ranks(crew *w) {
+    for (int i = 0; i < w->locals; i++)
+        if (w->h->slot[i].place != SLOT_RETIRED && crew_seat(w, i) < w->seats &&
+            yard_enter(w->yard[i], &w->at, crew_seat(w, i), &w->news) != ERR_OK)
+            kill(w->pid[i], SIGKILL);
+    crew_seat_all(w);
 }
 
 // A world that can't be opened, or that a rank does not take, has failed on this node: the council hears of it.
@@ -130,16 +146,25 @@ static void give_epoch(crew *w, const config *c, double now) {
     w->over = -1, w->turn_at = w->alive_at = 0, w->entered = r->epoch;
     err_t rc = open_epoch(w, c, r);
     if (rc != ERR_OK) w->seats = 0;
-    for (int i = 0; i < w->locals; i++)
-        if (w->h->slot[i].place != SLOT_RETIRED && crew_seat(w, i) < w->seats &&
-            yard_enter(w->yard[i], &w->at, crew_seat(w, i), &w->news) != ERR_OK)
-            kill(w->pid[i], SIGKILL);
-    crew_seat_all(w);
+    seat_ranks(w);
     if (rc != ERR_OK) healing_over(w->h, now);
     if (r->kind == DECREE_HEAL) atomic_fetch_add(&w->b->heals, 1);
     if (r->kind == DECREE_EVICT) atomic_fetch_add(&w->b->evicted, 1);
     notify_again(&w->voice, now);
     launch_close(&w->at);
+}
+
+// The last world: of this node alone, for what its ranks hold.
+static void give_last(crew *w, const config *c, double now) {
+    w->news = crew_news(w, now);
+    w->news.last = true;
+    snprintf(w->news.why, sizeof w->news.why, "%s", w->hopeless);
+    crew_clear_board(w);
+    err_t rc = crew_open_alone(w, c);
+    w->at.fenced = true;
+    if (rc == ERR_OK) seat_ranks(w);
+    launch_close(&w->at);
+    if (rc != ERR_OK) finish(w, w->last.code, w->hopeless);
 }
 
 // --- what is told, and heard -----------------------------------------------------------------------------------------
@@ -150,8 +175,9 @@ static void tell_facts(crew *w) {
     node_facts f;
     memset(&f, 0, sizeof f);  // they are compared as bytes
     f.entered = w->entered, f.seats = w->seats, f.slots = healing_slots(w->h), f.data = w->data;
-    f.high = w->h->high, f.inside = healing_inside(w->h), f.ready = healing_ready(w->h);
-    f.failed = w->h->failed_at != 0 && !w->turn_at, f.leaving = w->asked > 0;
+    bool ending = w->h->last_at > 0;  // then no world of others counts on it
+    f.high = w->h->high, f.inside = healing_inside(w->h), f.ready = healing_ready(w->h) && !ending;
+    f.failed = ending || (w->h->failed_at != 0 && !w->turn_at), f.leaving = w->asked > 0;
     f.slow = atomic_load(&w->b->slow) ? tenths(atomic_load(&w->b->slow_times)) : 0;
     delegate_tell(&w->d, &f);
 }
@@ -182,15 +208,21 @@ static int start_lost(crew *w, const config *c) {
 
 static int follow(crew *w, const config *c, double now) {
     healing_choice x = crew_choose(w, c, now);
+    bool ending = w->h->last_at > 0;
     w->due = x.kind == HEAL_WAIT ? x.until : 0;
-    if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);
+    if (x.kind == HEAL_END && ending) finish(w, w->last.code, w->hopeless);
+    else if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);
     if (x.kind == HEAL_KILL) crew_kill_the_rest(w);
     if (x.kind == HEAL_OPEN) {
         int local = start_lost(w, c);
         if (local >= 0) return local;
-        end_as_told(w, ERR_UNAVAILABLE, err_last()->text);
+        finish(w, ERR_UNAVAILABLE, err_last()->text);
     }
     if (!w->h) return w->locals;
+    if (ending) {
+        if (healing_ready(w->h) && !w->h->last) give_last(w, c, now);
+        return w->locals;
+    }
     const node_ruling *told = w->ruling;
     if (told->has_record && told->record.epoch != w->entered && healing_inside(w->h)) leave_epoch(w, now);
     if (w->h->failed_at) atomic_store(&w->b->failed, 1);
@@ -213,6 +245,6 @@ int crew_follow(crew *w, const config *c, double now) {
     int local = follow(w, c, now);
     if (local != w->locals || !w->h) return local;
     tell_facts(w);
-    follow_end(w);
+    if (w->h->last_at == 0) follow_end(w);
     return w->locals;
 }

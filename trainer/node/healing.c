@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 static const double leave_s = 5;                             // for a survivor, to leave
+static const double last_s = 60;                             // for all to be ready for the last world
 static const double again_s[HEALING_DEATHS] = {0, 0, 1, 3};  // before the next start, by deaths in a row
 
 healing *healing_new(int slots) {
@@ -36,6 +37,10 @@ void healing_ended(healing *h, int slot, int status, double now) {
         healing_retired(h, slot);
         return;
     }
+    if (h->last_at > 0 && !h->last && s->place == SLOT_NEW) {
+        healing_retired(h, slot);
+        return;
+    }
     s->place = SLOT_ENDED, s->status = status, s->ended_at = now;
     s->deaths = s->deaths && s->high == h->high ? s->deaths + 1 : 1;
     s->high = h->high;
@@ -54,7 +59,7 @@ void healing_killed(healing *h, int slot) { h->slot[slot].hung = true; }
 void healing_opened(healing *h) {
     h->fruitless = h->high > h->high_then ? 0 : h->fruitless + 1;
     h->high_then = h->high;
-    h->failed_at = 0, h->first = -1;
+    h->failed_at = 0, h->first = -1, h->last = h->last_at > 0;
     for (int i = 0; i < h->slots; i++) {
         if (h->slot[i].place != SLOT_RETIRED) h->slot[i].place = SLOT_IN;
         h->slot[i].hung = false;
@@ -63,6 +68,11 @@ void healing_opened(healing *h) {
 
 void healing_over(healing *h, double now) {
     if (h->failed_at == 0) h->failed_at = h->out_at = now;
+}
+
+void healing_last(healing *h, double now) {
+    healing_over(h, now);
+    h->last_at = now;
 }
 
 void healing_restarted(healing *h, int slot) { h->slot[slot].place = SLOT_NEW, h->slot[slot].hung = false; }
@@ -114,6 +124,7 @@ static bool is_hopeless(const healing *h, healing_choice *out) {
         if (is_final(s->status) || (!h->began && WIFEXITED(s->status))) return *out = end(ERR_UNAVAILABLE, i), true;
         if (s->deaths < HEALING_DEATHS) continue;
         *out = end(ERR_UNAVAILABLE, i);
+        out->saves = h->began;
         if (healing_slots(h) > 1) out->kind = HEAL_RETIRE;
         snprintf(out->why, sizeof out->why,
                  "%d times in a row, and no new step was finished between: look at its device, "
@@ -123,6 +134,7 @@ static bool is_hopeless(const healing *h, healing_choice *out) {
     }
     if (h->several || h->fruitless < HEALING_FRUITLESS) return false;  // the council of nodes counts them
     *out = end(ERR_INTERNAL, h->first);
+    out->saves = true;
     snprintf(out->why, sizeof out->why, "%d worlds in a row ended before a new step was finished after step %lld",
              h->fruitless, (long long)h->high);
     return true;
@@ -149,10 +161,14 @@ static double goes_since(const healing *h) {
 healing_choice healing_choose(const healing *h, double now) {
     healing_choice c = {.kind = HEAL_NOTHING, .slot = -1};
     if (h->failed_at == 0) return c;
-    if (is_over(h, &c) || is_hopeless(h, &c)) return c;
+    if (is_over(h, &c) || (h->last_at == 0 && is_hopeless(h, &c))) return c;
+    if (h->last || (h->last_at > 0 && now >= h->last_at + last_s)) return end(ERR_UNAVAILABLE, -1);
     double goes = goes_since(h);
     bool out = !healing_inside(h) && goes == 0;
-    if (out && h->several && count(h, SLOT_ENDED) == 0) return c;
+    if (out && h->several && count(h, SLOT_ENDED) == 0) {
+        if (h->last_at > 0) c.kind = HEAL_WAIT, c.until = h->last_at + last_s;
+        return c;
+    }
     double until = out ? open_at(h) : (goes > 0 ? goes : h->failed_at) + leave_s;
     if (now < until) return c.kind = HEAL_WAIT, c.until = until, c;
     c.kind = out ? HEAL_OPEN : HEAL_KILL;

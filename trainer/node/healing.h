@@ -7,6 +7,9 @@
 //     |                                     |  +--- 5 s: KILL what is still in
 //     +--------- healing_opened ------------+------ END: the run ends as one that does not heal
 //
+// A run that must end while its ranks hold what no disk has gets a last world first, in which they save it
+// (healing_last). It waits for those that were started again as for any other; one that ends once more stays away.
+//
 // A rank is lost if a signal killed it, or if it ended with an error that another attempt may not meet (69, 74). It is
 // started again at once, then after 1 and 3 s; but not if it was the fourth time in a row without a new step between:
 // its device is broken, or the step kills every rank that computes it. Then the run goes on without this place for a
@@ -45,6 +48,8 @@ typedef struct healing {
     double failed_at;   // when the first rank ended or left; 0: all are in
     double out_at;      // and the last one
     int first;          // which one was the first to end, -1: none has
+    double last_at;     // since when the next world is to be the last one; 0: it is not
+    bool last;          // that world was opened
     healing_slot slot[];
 } healing;
 
@@ -67,6 +72,8 @@ void healing_waits(healing *h, int slot);
 void healing_retired(healing *h, int slot);  // as RETIRE says, or because the world has no place for one that ended
 // It was told to end, and the run goes on without it: it is retired as soon as it has.
 void healing_goes(healing *h, int slot, double now);
+// The next world is the last.
+void healing_last(healing *h, double now);
 int healing_slots(const healing *h);    // that are not retired
 bool healing_inside(const healing *h);  // is some rank in a world?
 bool healing_ready(const healing *h);   // do all wait for one?
@@ -78,6 +85,7 @@ typedef struct healing_choice {
     double until;  // WAIT: when to choose again, if nothing happens before
     err_t code;    // END: how those that live end; ERR_UNAVAILABLE: with their own error
     int slot;      // RETIRE; END: the cause, -1: none alone
+    bool saves;    // END: the state may be in memory alone, and a last world can save it
     char why
         [HEALING_WHY];  // RETIRE, which is an END where no world fits without it; END: what a person should know beside the cause; "": nothing
 } healing_choice;

@@ -15,15 +15,26 @@ void crew_hear_yards(crew *w, double now) {
         if (w->yard[i] >= 0 && yard_heard(w->yard[i], &w->data)) healing_left(w->h, i, now);
 }
 
+bool crew_saves_first(crew *w, const crew_last *how, const char *why, double now) {
+    if (w->vault < 0 || !w->began || w->h->last_at > 0) return false;
+    w->last = *how;
+    snprintf(w->hopeless, sizeof w->hopeless, "%s", why);
+    healing_last(w->h, now);
+    return true;
+}
+
 // From here on a lost rank ends the run. Those that live and have left, or will, are told how to end.
 void crew_stop_healing(crew *w, const healing_choice *x, double now) {
-    for (int i = 0; i < w->locals; i++) yard_end(w->yard[i], x->code);
-    if (x->slot >= 0) {
-        w->root = x->slot, w->root_status = w->h->slot[x->slot].status;
+    bool last = w->h->last_at > 0;
+    err_t code = last ? w->last.code : x->code;
+    int slot = last ? w->last.slot : x->slot;
+    for (int i = 0; i < w->locals; i++) yard_end(w->yard[i], code);
+    if (slot >= 0) {
+        w->root = slot, w->root_status = last ? w->last.status : w->h->slot[slot].status;
         w->failed_at = now;
     }
-    snprintf(w->hopeless, sizeof w->hopeless, "%s", x->why);
-    w->stopped |= x->code == ERR_INTERRUPTED;
+    if (!last) snprintf(w->hopeless, sizeof w->hopeless, "%s", x->why);
+    w->stopped |= code == ERR_INTERRUPTED;
     w->due = 0;
     free(w->h);
     w->h = NULL;
@@ -102,8 +113,7 @@ static bool has_gone(crew *w, double now) {
 
 // --- the next world --------------------------------------------------------------------------------------------------
 
-// With memory and sockets of its own. Who ended and has no place in it stays away.
-static err_t open_world(crew *w, const config *c) {
+err_t crew_open_alone(crew *w, const config *c) {
     const char *host = w->place[0].host;
     int ranks = width(w, c, healing_slots(w->h));
     for (int i = 0; i < w->locals; i++)
@@ -185,10 +195,10 @@ static int next_world(crew *w, const config *c, double now) {
     crew_describe(w);
     snprintf(w->news.why, sizeof w->news.why, "%s", w->lost[0] ? w->lost : "the ranks had lost each other");
     w->lost[0] = 0;
-    w->news.evicted = w->leaves >= 0 && !any_ended(w);
+    w->news.evicted = w->leaves >= 0 && !any_ended(w), w->news.last = w->h->last_at > 0;
     if (!w->news.evicted) scribe_start(w, c, w->h->failed_at);
     crew_clear_board(w);
-    int local = open_world(w, c) == ERR_OK ? crew_fork_lost(w) : -1;
+    int local = crew_open_alone(w, c) == ERR_OK ? crew_fork_lost(w) : -1;
     if (local >= 0 && local < w->locals) return local;
     if (local < 0) {
         healing_choice none = {.code = ERR_UNAVAILABLE, .slot = w->h->first};
@@ -198,7 +208,7 @@ static int next_world(crew *w, const config *c, double now) {
         give_world(w);
         crew_seat_all(w);
         if (w->leaves >= 0) atomic_fetch_add(&w->b->evicted, 1);
-        if (!w->news.evicted) atomic_fetch_add(&w->b->heals, 1);
+        if (!w->news.evicted && !w->news.last) atomic_fetch_add(&w->b->heals, 1);
         w->leaves = -1;
         notify_again(&w->voice, now);
     }
@@ -223,10 +233,14 @@ int crew_heal(crew *w, const config *c, double now) {
     w->due = x.kind == HEAL_WAIT ? x.until : 0;
     if (h->failed_at == 0) return w->locals;
     atomic_store(&w->b->failed, 1);  // for those that still wait for the others to come
-    if (w->asked && x.kind != HEAL_END)
-        x = (healing_choice){HEAL_END, .code = ERR_INTERRUPTED, .slot = -1,
+    if (w->asked && x.kind != HEAL_END && h->last_at == 0)
+        x = (healing_choice){HEAL_END, .code = ERR_INTERRUPTED, .slot = -1, .saves = true,
                              .why =
                                  "stopped on request while lost ranks were being replaced; the same command continues"};
+    if (x.kind == HEAL_END && x.saves) {
+        crew_last how = {x.code, x.slot, x.slot < 0 ? 0 : h->slot[x.slot].status};
+        if (crew_saves_first(w, &how, x.why, now)) x = crew_choose(w, c, now);
+    }
     if (x.kind == HEAL_OPEN && has_gone(w, now)) return next_world(w, c, now);
     if (x.kind == HEAL_KILL) crew_kill_the_rest(w);
     if (x.kind == HEAL_END) crew_stop_healing(w, &x, now);

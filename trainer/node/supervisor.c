@@ -41,7 +41,7 @@ static void keep_deadlines(crew *w, double now) {
     if (ends && now >= w->failed_at + grace_s && !w->sent) crew_signal(w, SIGTERM);
     if (ends && now >= w->failed_at + grace_s + last_call_s && w->sent != SIGKILL) crew_signal(w, SIGKILL);
     // Nothing was trained that could be lost, and a rank that is connecting to the others does not look at board->stop.
-    bool ready = atomic_load(&w->b->ready) >= w->seats;
+    bool ready = w->began || atomic_load(&w->b->ready) >= w->seats;
     if (w->asked && !ready && now >= w->asked_at + start_stop_s && w->sent != SIGKILL) force(w);
 }
 

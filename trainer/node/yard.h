@@ -20,8 +20,9 @@ typedef struct yard_news {
     // the last one was out.
     double failed_at, lost_at, left_at;
     int64_t high;        // the highest step that the ranks have finished
-    char why[YARD_WHY];  // what ended it; "": this world is the first
+    char why[YARD_WHY];  // what ended it; of the last one, why there is no other; "": this world is the first
     bool evicted;        // it ended because of a slow rank, without which this world begins
+    bool last;           // what the ranks hold is saved in this world, and nothing is trained
 } yard_news;
 
 // A rank's end.
