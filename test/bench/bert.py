@@ -19,6 +19,7 @@ p.add_argument("--steps", type=int, default=6, help="of a turn")
 p.add_argument("--turns", type=int, default=3)
 p.add_argument("--layers", type=int, default=12)
 p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+p.add_argument("--products", choices=["fp32", "bf16-pairs"], default="fp32", help="of lockstep; pairs are for --dtype bf16, and its rows then are FP32's")
 p.add_argument("--eager", action="store_true")
 p.add_argument("--whole", action="store_true")
 p.add_argument("--lockstep")
@@ -63,7 +64,7 @@ def torch_turn(steps):
 def lockstep_turn(steps):
     say = subprocess.run([a.lockstep, "bench", str(TOP / "model/bert/base.ini"), "-o", f"model.layers={a.layers}", "-o", f"model.context={a.T}",
                           "-o", "model.dropout=0", "-o", f"batch.global={a.B}", "-o", f"batch.micro={a.B}", "-o", "batch.lanes=1",
-                          "-o", f"precision.compute={a.dtype}", "-o", f"device.threads={torch.get_num_threads()}", "-o", "device.backend=cpu",
+                          "-o", f"precision.compute={'fp32' if a.products == 'bf16-pairs' else a.dtype}", "-o", f"precision.products={a.products}", "-o", f"device.threads={torch.get_num_threads()}", "-o", "device.backend=cpu",
                           "--steps", str(steps)], capture_output=True, text=True)
     found = re.search(r"median ([0-9.]+) ms", say.stdout)
     if say.returncode or not found: raise SystemExit(f"lockstep bench: {say.returncode}: {say.stdout}{say.stderr}")

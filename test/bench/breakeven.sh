@@ -73,7 +73,7 @@ break_even() {
             if (slope > 0 && least < 0) {
                 printf "%.4g Mbit/s", -slope / least
                 if (plan != "") printf ", %.2f of it", -slope / least / plan
-            } else printf "%s", slope > 0 ? "on any wire" : "on no wire"
+            } else printf "%s", (slope > 0 ? "on any wire" : "on no wire")
             printf " (cables: %s)\n", by
         }' gains
 }
