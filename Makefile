@@ -79,8 +79,9 @@ OBJ     += $(CU_SRC:%.c=$(BUILD)/%.o) $(CU_KERNELS:%.cu=$(BUILD)/%.cu.o)
 $(CU_SRC:%.c=$(BUILD)/%.o): FLAGS += $(CUDA_INC)
 endif
 ifeq ($(CUDA),yes)
-GENCODE := $(foreach a,$(ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
-           $(foreach a,$(lastword $(ARCH)),-gencode arch=compute_$(a),code=compute_$(a))
+# No kernel asks for which GPU it is compiled: PTX for the oldest one is made once, code for each from it, and it is kept
+# for later ones.
+GENCODE := "-gencode=arch=compute_$(firstword $(ARCH)),code=[$(subst $() ,,$(ARCH:%=sm_%,))compute_$(firstword $(ARCH))]"
 LIBS    += -L$(CUDA_HOME)/lib64 -Wl,-Bstatic -lcudart_static -Wl,-Bdynamic -lrt
 # A kernel that spills on one of ARCHS is an error. But FP32 attention, which is for comparing, not for speed, spills
 # 16 bytes on 8.6 and 8.9.
