@@ -114,6 +114,11 @@ refused() {
     settings few model.sentinel_token=0 model.context=64
     expect 78 "$bin" base.ini few.ini
     says "a sample has 3 spans, and from sentinel_token = 0 down there are 1 tokens"
+    for verb in train plan check; do
+        settings asked eval.text="$words"
+        expect 78 "$bin" $verb base.ini asked.ini
+        says "[eval] text: a model of type t5 says another text than it reads"
+    done
     settings buckets model.buckets=6
     expect 78 "$bin" base.ini buckets.ini
     says "buckets = 6 can't be halved twice"

@@ -44,8 +44,9 @@ err_t exam_words(tokenizer **out, char at[IO_PATH], const config *c, const model
     return *out && trains ? check_vocabulary(*out, path, &a) : ERR_OK;
 }
 
-static err_t open_words(exam *x, const config *c, const model *net) {
+err_t exam_fits(const config *c, const model *net) {
     const char *key = c->eval.text[0] ? "text" : "choices";
+    if (!c->eval.text[0] && !c->eval.choices[0]) return ERR_OK;
     if (!net->vocab)
         return err_set(ERR_CONFIG,
                        "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text",
@@ -56,6 +57,11 @@ static err_t open_words(exam *x, const config *c, const model *net) {
             "[eval] %s: a model of type %s says another text than it reads, and this asks how likely a text is "
             "to go on: leave it out",
             key, net->type->name);
+    return ERR_OK;
+}
+
+static err_t open_words(exam *x, const config *c, const model *net) {
+    TRY(exam_fits(c, net));
     TRY(exam_words(&x->words, NULL, c, net, false));
     return x->words ? ERR_OK : tokenizer_open(&x->words, "bytes");  // of bytes a text need not have all
 }

@@ -21,8 +21,11 @@ typedef struct exam {
 // found; "" where a token is a byte.
 err_t exam_words(tokenizer **out, char at[IO_PATH], const config *c, const model *net, bool trains);
 
+// Can the model be asked what [eval] says? ERR_CONFIG: it predicts no tokens, or says another text than it reads.
+err_t exam_fits(const config *c, const model *net);
+
 // Reads and encodes the files as [eval] says, with the tokenizer of [sample]. Nothing is open if neither is set.
-// ERR_CONFIG: the model predicts no tokens, or the tokenizer has others than the model.
+// ERR_CONFIG: as exam_fits, or the tokenizer has other tokens than the model.
 err_t exam_open(exam *x, const config *c, const model *net);
 void exam_close(exam *x);
 

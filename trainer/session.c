@@ -420,6 +420,7 @@ err_t session_plan(session *x, const config *c, comm *ranks) {
     *x = (session){.cfg = c, .kind = SESSION_TRAIN, .ranks = ranks};
     TRY(session_open_device(x, 0));
     TRY(session_open_model(x));
+    TRY(exam_fits(c, x->net));
     return plan_world(x);
 }
 
