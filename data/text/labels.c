@@ -3,28 +3,22 @@
 #include "data/text/labels.h"
 
 #include "base/io.h"
-#include "data/text/document.h"
+#include "data/text/fields.h"
 #include "data/text/shard.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASSES_MOST = 32768, FIELD_TEXT = 0, FIELD_TEXT_B, FIELD_LABEL, FIELDS };
+enum { CLASSES_MOST = 32768 };
 
 typedef struct name_list {
     char **at;
     int64_t n, room;
 } name_list;
-
-// A sample's fields, valid until the next line. at NULL: there is none.
-typedef struct field {
-    const char *at;
-    int64_t n;
-    char number[32];
-} field;
 
 typedef struct filling {
     spool *s;
@@ -37,8 +31,6 @@ typedef struct filling {
     bool names_only;     // the first time
     id_list a, b;
     uint8_t *row;
-    int column[FIELDS];  // of a TSV file; -1: it has none
-    int64_t before;      // stored bytes of files that are done
 } filling;
 
 // --- labels ----------------------------------------------------------------------------------------------------------
@@ -111,16 +103,6 @@ static err_t encode(filling *f, const field *x, id_list *to) {
     return ERR_OK;
 }
 
-// Leaves `room` tokens in both: the longer one loses its end until both are equal, then each in turn, as `tokenizers`
-// has it in longest_first.
-static bool cut_longest(id_list *a, id_list *b, int64_t room) {
-    if (a->n + b->n <= room) return false;
-    id_list *less = a->n > b->n ? b : a, *more = a->n > b->n ? a : b;
-    if (less->n > room / 2) less->n = room / 2;
-    more->n = room - less->n;
-    return true;
-}
-
 // Decimals only: no hexadecimal ones, infinity or NaN, which strtod knows too.
 static err_t number_of(const field *label, float *out) {
     char text[64], *end = text;
@@ -162,7 +144,7 @@ static err_t put_row(filling *f, const field *x) {
     TRY(encode(f, &x[FIELD_TEXT], &f->a));
     TRY(encode(f, &x[FIELD_TEXT_B], &f->b));
     bool pair = x[FIELD_TEXT_B].at != NULL;
-    f->done->cut += cut_longest(&f->a, &f->b, T - (pair ? 3 : 2));
+    f->done->cut += fields_cut(&f->a, &f->b, T - (pair ? 3 : 2));
     memset(f->row, 0, (size_t)bytes);
     put_number(f, at++, f->begin, false);
     at = put_text(f, at, &f->a, false);
@@ -176,126 +158,14 @@ static err_t put_row(filling *f, const field *x) {
     return ERR_OK;
 }
 
-static err_t put_sample(filling *f, const field *x) {
+static err_t put_sample(void *ctx, const field *x) {
+    filling *f = ctx;
     if (!x[FIELD_TEXT].at || !x[FIELD_LABEL].at || x[FIELD_LABEL].n == 0)
         return err_set(ERR_DATA,
                        "it has no %s: expected a text and a label, such as {\"text\": \"well done\", "
                        "\"label\": \"good\"}",
                        x[FIELD_TEXT].at ? "label" : "text");
     return f->names_only ? add_name(f, &x[FIELD_LABEL]) : put_row(f, x);
-}
-
-// --- lines -----------------------------------------------------------------------------------------------------------
-
-// numbers: 0: it is a text; 1: whole numbers, too; 2: all numbers
-static err_t take_member(field *to, const json_t *from, const char *name, int numbers) {
-    const json_t *x = json_object_get(from, name);
-    *to = (field){0};
-    if (!x || json_is_null(x)) return ERR_OK;
-    if (json_is_string(x)) to->at = json_string_value(x), to->n = (int64_t)json_string_length(x);
-    else if (numbers && json_is_integer(x))
-        to->n = snprintf(to->number, sizeof to->number, "%" JSON_INTEGER_FORMAT, json_integer_value(x)),
-        to->at = to->number;
-    else if (numbers == 2 && json_is_real(x))
-        to->n = snprintf(to->number, sizeof to->number, "%.17g", json_real_value(x)), to->at = to->number;
-    else
-        return err_set(ERR_DATA, "its %s is not a string%s", name,
-                       numbers == 2 ? " or a number"
-                       : numbers    ? " or a whole number"
-                                    : "");
-    return ERR_OK;
-}
-
-static err_t put_json(filling *f, const uint8_t *line, int64_t n) {
-    char why[200];
-    field x[FIELDS];
-    json_t *sample = document_parse(line, n, why);
-    if (!sample) return err_set(ERR_DATA, "%s", why);
-    err_t rc = take_member(&x[FIELD_TEXT], sample, "text", 0);
-    if (rc == ERR_OK) rc = take_member(&x[FIELD_TEXT_B], sample, "text_b", 0);
-    if (rc == ERR_OK) rc = take_member(&x[FIELD_LABEL], sample, "label", f->o->numbers ? 2 : 1);
-    if (rc == ERR_OK) rc = put_sample(f, x);
-    json_decref(sample);
-    return rc;
-}
-
-// Column c of a line; at NULL: it has fewer.
-static field column_of(const uint8_t *line, int64_t n, int c) {
-    const uint8_t *end = line + n, *at = line;
-    for (; c > 0; c--) {
-        const uint8_t *tab = memchr(at, '\t', (size_t)(end - at));
-        if (!tab) return (field){0};
-        at = tab + 1;
-    }
-    const uint8_t *tab = memchr(at, '\t', (size_t)(end - at));
-    return (field){.at = (const char *)at, .n = (tab ? tab : end) - at};
-}
-
-static err_t read_header(filling *f, const uint8_t *line, int64_t n) {
-    static const char *const names[][2] = {{"text", "0"},   {"sentence", "0"},  {"sentence1", "0"},
-                                           {"text_b", "1"}, {"sentence2", "1"}, {"label", "2"}};
-    field x;
-    for (int k = 0; k < FIELDS; k++) f->column[k] = -1;
-    for (int c = 0; (x = column_of(line, n, c)).at; c++)
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if ((size_t)x.n == strlen(names[i][0]) && memcmp(x.at, names[i][0], (size_t)x.n) == 0)
-                f->column[names[i][1][0] - '0'] = c;
-    if (f->column[FIELD_TEXT] >= 0 && f->column[FIELD_LABEL] >= 0) return ERR_OK;
-    return err_set(ERR_DATA,
-                   "its header names no column %s: expected text (or sentence, sentence1) and label, and of "
-                   "pairs text_b (or sentence2), with tabs between",
-                   f->column[FIELD_TEXT] < 0 ? "text" : "label");
-}
-
-static err_t put_columns(filling *f, const uint8_t *line, int64_t n) {
-    field x[FIELDS];
-    for (int k = 0; k < FIELDS; k++) x[k] = f->column[k] < 0 ? (field){0} : column_of(line, n, f->column[k]);
-    return put_sample(f, x);
-}
-
-static bool is_blank(const uint8_t *line, int64_t n) {
-    while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t')) n--;
-    return n == 0;
-}
-
-static err_t put_lines(filling *f, document_reader *d, const char *path, bool json) {
-    const uint8_t *line;
-    int64_t n, number = 0;
-    for (bool more = true; more;) {
-        TRY(document_line(d, &line, &n, &more));
-        if (!more) return ERR_OK;
-        if (n > 0 && line[n - 1] == '\r') n--;
-        number++;
-        if (is_blank(line, n)) continue;
-        err_t rc = json ? put_json(f, line, n) : number == 1 ? read_header(f, line, n) : put_columns(f, line, n);
-        if (rc != ERR_OK) return err_prefix("%s: line %" PRId64, path, number);
-        if (f->o->progress && !f->names_only && number % 256 == 0)
-            f->o->progress(f->o->ctx, f->before + document_at(d));
-    }
-    return ERR_OK;
-}
-
-static bool names_tsv(const char *path) {
-    static const char *const ends[] = {".tsv", ".tsv.gz", ".tsv.zst"};
-    size_t n = strlen(path);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (n > strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0) return true;
-    return false;
-}
-
-static err_t put_file(filling *f, const char *path) {
-    document_reader *d;
-    bool json = document_names_jsonl(path);
-    if (!json && !names_tsv(path))
-        return err_set(ERR_DATA,
-                       "%s: texts with labels are lines of JSON or of a table: expected a name that ends in "
-                       ".jsonl, .ndjson or .tsv, or such a one compressed",
-                       path);
-    TRY(document_open(&d, path, NULL));
-    err_t rc = put_lines(f, d, path, json);
-    if (!f->names_only) f->before += document_at(d);
-    document_close(d);
-    return rc;
 }
 
 // --- all of it -------------------------------------------------------------------------------------------------------
@@ -311,8 +181,9 @@ static err_t open_words(filling *f) {
 }
 
 static err_t fill(filling *f, const char *const *files, int64_t count) {
+    fields_reader r = {.numbers = f->o->numbers ? FIELD_NUMBER : FIELD_WHOLE, .put = put_sample, .ctx = f};
     TRY(open_words(f));
-    for (int64_t i = 0; i < count && !f->o->numbers; i++) TRY(put_file(f, files[i]));
+    for (int64_t i = 0; i < count && !f->o->numbers; i++) TRY(fields_read(&r, files[i]));
     if (f->names.n) qsort(f->names.at, (size_t)f->names.n, sizeof *f->names.at, by_bytes);
     f->done->classes = f->o->numbers ? 0 : classes(f), f->names_only = false;
     int64_t vocab = tokenizer_about(f->o->words).vocab;
@@ -320,7 +191,8 @@ static err_t fill(filling *f, const char *const *files, int64_t count) {
     f->s->token_bytes = wide ? 4 : 2;
     f->row = malloc((size_t)((f->o->context + LABEL_ROW) * f->s->token_bytes));
     if (!f->row) return err_set(ERR_INTERNAL, "no memory for a row of %" PRId64 " tokens", f->o->context);
-    for (int64_t i = 0; i < count; i++) TRY(put_file(f, files[i]));
+    r.progress = f->o->progress, r.progress_ctx = f->o->ctx;
+    for (int64_t i = 0; i < count; i++) TRY(fields_read(&r, files[i]));
     if (!f->o->numbers) TRY(write_names(f));
     return fflush(f->s->file) == 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", f->s->path, strerror(errno));
 }
