@@ -351,6 +351,14 @@ op_cost top_k_cost(const top_k_args *args) {
                      0};
 }
 
+op_cost first_equal_cost(const first_equal_args *args) {
+    return (op_cost){args->logits->type,
+                     {matrix_rows(args->logits), matrix_columns(args->logits)},
+                     0,
+                     size_of(args->at) + size_of(args->values) + size_of(args->logits),
+                     0};
+}
+
 op_cost squared_error_cost(const squared_error_args *args) {
     double said = args->said ? size_of(args->said) + size_of(args->wanted) : 0;
     return (op_cost){args->outputs->type,

@@ -354,6 +354,17 @@ typedef struct top_k_args {
     int64_t k;              // 0: 1
 } top_k_args;
 
+// at[n] = minus the class of the first column of row n whose logit equals values[n], of the columns here, whose classes
+// are first, first + 1, ... and below `classes`; minus FIRST_EQUAL_NONE: there is none, as where values[n] is NaN. So
+// of several parts of the columns the largest is that of all. Numbers of classes are below 2^24, and exact.
+enum { FIRST_EQUAL_NONE = 1 << 24 };
+typedef struct first_equal_args {
+    tensor *at;              // (N) FP32 (=)
+    const tensor *logits;    // (N,Vp) or (S,N,W) E
+    const tensor *values;    // (N) FP32
+    int64_t classes, first;  // as in cross_entropy_part
+} first_equal_args;
+
 // losses[n] = (y - targets[n])^2, where y is the first column of outputs[n]. Where scale is not NULL, outputs are
 // overwritten by their gradient: 2 (y - target) * (*scale * state->loss_scale) in the first column, +0 in the others,
 // whatever they hold.
@@ -469,7 +480,8 @@ typedef struct interact_backward_args {
     X(lars_ratio) X(encode) X(decode) X(encode_sparse) X(decode_sparse) X(scale_columns)                  \
     X(tanh_forward) X(tanh_backward) X(gather_rows) X(scatter_rows) X(muon_direction) X(normalize)  \
     X(interact_forward) X(interact_backward) X(squared_error)  \
-    X(distance_bias_forward) X(distance_bias_backward) X(cross_attention_forward) X(cross_attention_backward) X(widen)
+    X(distance_bias_forward) X(distance_bias_backward) X(cross_attention_forward) X(cross_attention_backward) X(widen)  \
+    X(first_equal)
 // clang-format on
 
 typedef struct ops {

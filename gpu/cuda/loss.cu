@@ -403,6 +403,42 @@ err_t cuda_top_k(const top_k_args *args, stream *s) {
     return ERR_OK;
 }
 
+// first_equal: a warp a row. Every lane keeps the first column of its own that is equal. Accesses of a warp are
+// contiguous, and it reads to the row's end.
+// moves      sizeof(T) bytes a logit of a class; memory bound
+// reference  gpu/cpu/kernel/loss.c
+template <class T>
+__global__ void __launch_bounds__(ROWS *WARP)
+    first_equal_kernel(float *at, const T *logits, const float *values, int64_t rows, int slices, int width,
+                       int classes, int first) {
+    int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
+    if (row >= rows) return;  // whole warps
+    const float value = values[row];
+    int lane = threadIdx.x % WARP, best = FIRST_EQUAL_NONE;
+    for (int s = 0; s < slices; s++) {
+        const T *x = logits + (s * rows + row) * width;
+        int before = first + s * width, n = min(width, classes - before);
+        for (int i = lane; i < n; i += WARP)
+            if (to_float(x[i]) == value) best = min(best, before + i);
+    }
+#pragma unroll
+    for (int step = WARP / 2; step; step /= 2) best = min(best, __shfl_xor_sync(0xffffffffu, best, step));
+    if (lane == 0) at[row] = 0.0f - (float)best;
+}
+
+err_t cuda_first_equal(const first_equal_args *args, stream *s) {
+    const tensor *x = args->logits;
+    int64_t rows = tensor_count(args->at), width = x->size[x->dims - 1], slices = matrix_slices(x);
+    assert(args->at->type == FP32 && args->values->type == FP32 && tensor_count(args->values) == rows &&
+           rows * width * slices == tensor_count(x));
+    assert(args->classes <= FIRST_EQUAL_NONE && rows <= INT32_MAX && width * slices <= INT32_MAX / 2);
+    BY_TYPE(x->type, T,
+            LAUNCH((first_equal_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (float *)args->at->data,
+                   (const T *)x->data, (const float *)args->values->data, rows, (int)slices, (int)width,
+                   (int)args->classes, (int)args->first));
+    return ERR_OK;
+}
+
 // squared_error: a thread a row; there are as few as samples, and a row has at most eight columns.
 // alias      in place; a thread writes what it alone has read
 // moves      2 * sizeof(T) bytes an output; losses alone: of each row the first

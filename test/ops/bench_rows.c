@@ -52,6 +52,7 @@ const op_row bench_rows[] = {
     {OP_cross_entropy, {256, 50257, 50304}, FP32, 0, 0, "losses and gradient, with padding"},
     {OP_cross_entropy, {256, 50257, 50304}, BF16, 0, 0, "losses and gradient, with padding"},
     {OP_top_k, {256, 50257, 50304}, FP32, 0, 0, ""},
+    {OP_first_equal, {256, 32128}, FP32, 0, 0, ""},
     {OP_loss_means, {64, 1024}, FP32, 0, 0, ""},
     {OP_count_targets, {64, 1024}, FP32, 0, 0, ""},
     {OP_dropout, {16, 786432}, FP32, 0, 0, ""},

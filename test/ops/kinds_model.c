@@ -371,6 +371,66 @@ static bool top_exact(op_run *r, const outcome *got) {
 }
 const op_kind kind_top_k = {"top_k", top_setup, top_call, top_reference, NULL, top_exact, traffic_cost};
 
+// --- first_equal: N V, Vp where it is not V, slices -----------------------------------------------------------------
+
+enum { FE_AT, FE_LOGITS, FE_VALUES };
+
+// In every third row two columns are equal. Some values are in no column, some are NaN.
+static void equal_values(op_run *r, arg *logits, arg *values) {
+    int64_t N = r->row->size[0], V = r->row->size[1], Vp = columns_of(r);
+    for (int64_t n = 0; n < N; n++) {
+        double x = storage_get(logits->t.data, r->row->type, n * Vp + n * 31 % V);
+        if (n % 3 == 2) storage_set(logits->t.data, r->row->type, n * Vp + n * 17 % V, x);
+        if (n % 7 == 4) x = NAN;
+        if (n % 7 == 6) x = 1e4;
+        storage_set(values->t.data, FP32, n, x);
+        if (values->value) values->value[n] = x;
+    }
+    for (int64_t i = 0; logits->value && i < N * Vp; i++)
+        logits->value[i] = storage_get(logits->t.data, r->row->type, i);
+}
+
+static void equal_setup(op_run *r) {
+    int64_t N = r->row->size[0];
+    bool cut = r->row->options & OPT_CUT_N;
+    arg *at = arg_add(r, "at", OUT, FP32, 1, N, 0, 0);
+    arg *logits = arg_add(r, "logits", IN, r->row->type, 2, N, columns_of(r), 0);
+    arg *values = arg_add(r, "values", IN, FP32, 1, N, 0, 0);
+    at->batch = logits->batch = values->batch = !cut;
+    if (cut) logits->slices = r->row->size[3];
+    arg_fill(r, logits, 2, 0);
+    arg_fill(r, values, 2, 0);
+    equal_values(r, logits, values);
+    entropy_padding(r, logits);
+}
+
+static err_t equal_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->first_equal(
+        &(first_equal_args){.at = t[FE_AT], .logits = t[FE_LOGITS], .values = t[FE_VALUES], .classes = r->row->size[1]},
+        s);
+}
+
+static void equal_reference(op_run *r) {
+    int64_t V = r->row->size[1], Vp = columns_of(r);
+    for (int64_t n = 0; n < r->row->size[0]; n++) {
+        const double *x = r->arg[FE_LOGITS].value + n * Vp;
+        int64_t k = 0;
+        while (k < V && x[k] != r->arg[FE_VALUES].value[n]) k++;
+        r->arg[FE_AT].want[n] = k < V ? 0 - (double)k : -(double)FIRST_EQUAL_NONE;
+    }
+}
+
+static bool equal_exact(op_run *r, const outcome *got) {
+    for (int64_t n = 0; n < r->row->size[0]; n++) {
+        double at = storage_get(got->data[FE_AT], FP32, n);
+        if (at != r->arg[FE_AT].want[n])
+            return failed(r, "at[%" PRId64 "] is %g, expected %g", n, at, r->arg[FE_AT].want[n]);
+    }
+    return true;
+}
+const op_kind kind_first_equal = {"first_equal", equal_setup, equal_call,  equal_reference,
+                                  NULL,          equal_exact, traffic_cost};
+
 // --- squared_error: N Vp ---------------------------------------------------------------------------------------------
 
 enum { SE_LOSSES, SE_OUTPUTS, SE_TARGETS, SE_STATE, SE_SAID, SE_WANTED };

@@ -650,6 +650,11 @@ const op_row test_rows[] = {
     TYPES(OP_top_k, 0, 1e-30, "five of many",                                      40, 131, 0, 5),
     TYPES(OP_top_k, OPT_EXTREME, 1e-30, "three, equal ones and NaN",               40, 67, 80, 3),
     TYPES(OP_top_k, 0, 1e-30, "more than there are",                               9, 4, 0, 7),
+    TYPES(OP_first_equal, 0, 1e-30, "one row, one class",                          1, 1),
+    TYPES(OP_first_equal, 0, 1e-30, "equal ones, none and NaN",                    101, 37),
+    TYPES(OP_first_equal, 0, 1e-30, "columns that are no classes",                 59, 100, 101),
+    TYPES(OP_first_equal, 0, 1e-30, "T5's vocabulary",                             9, 32128),
+    TYPES(OP_first_equal, OPT_CUT_N, 1e-30, "slices, of which some have no class", 31, 37, 128, 4),
 };
 const int test_row_count = sizeof test_rows / sizeof *test_rows;
 // clang-format on

@@ -291,6 +291,7 @@ OP(cross_entropy_part) FLAG(stage) FLAG(classes) FLAG(first) flag("scale", a->sc
     if (a->stage == LOGITS_SUM) { R(most) U(logits) W(sum) }
     if (a->stage == LOGITS_LOSS) { R(most) R(logit) R(sum) U(logits) W(losses) } END
 OP(top_k) rec.hash = mix_text(7, "top_1"); /* its name when the table was made */ FLAG(classes) UNLESS(0, k) R(logits) R(targets) W(hits) END
+OP(first_equal) FLAG(classes) FLAG(first) R(logits) R(values) W(at) END
 OP(squared_error) flag("scale", a->scale != NULL); R(targets) operand(a->scale ? 'u' : 'r', "outputs", a->outputs); W(losses) W(said) W(wanted) END
 OP(loss_means) R(losses) W(means) END
 OP(count_targets) R(targets) W(counts) END

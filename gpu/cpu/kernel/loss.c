@@ -335,6 +335,72 @@ err_t KERNEL(top_k)(const top_k_args *args, stream *s) {
     return ERR_OK;
 }
 
+// --- first equal -----------------------------------------------------------------------------------------------------
+
+typedef struct equal_job {
+    dtype type;
+    float *at;
+    const void *logits;
+    const float *values;
+    int64_t rows, slices, stride, classes, first;
+} equal_job;
+
+// The first of x[0..n) that equals `value`; n: none.
+BODY int64_t first_equal_of(dtype t, const void *x, int64_t n, float value) {
+    const vf want = vf_set1(value), one = vf_set1(1);
+    float lane[VL];
+    for (int64_t i = 0; i < n; i += VL) {
+        int some = n - i < VL ? (int)(n - i) : VL;
+        vf hit = vf_select(vf_eq(typed_load_n(x, t, i, some), want), one, vf_zero());
+        vf_store(lane, hit);
+        for (int l = 0; l < some; l++)
+            if (lane[l] > 0) return i + l;
+    }
+    return n;
+}
+
+BODY void equal_rows(dtype t, const equal_job *j, int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; row++) {
+        j->at[row] = -(float)FIRST_EQUAL_NONE;
+        for (int64_t s = 0; s < j->slices; s++) {
+            int64_t first = j->first + s * j->stride,
+                    n = j->classes - first < j->stride ? j->classes - first : j->stride;
+            int64_t k =
+                n > 0 ? first_equal_of(t, typed_at(j->logits, t, (s * j->rows + row) * j->stride), n, j->values[row])
+                      : 0;
+            if (n <= 0 || k == n) continue;
+            j->at[row] = 0 - (float)(first + k);
+            break;
+        }
+    }
+}
+
+static void equal_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const equal_job *j = ctx;
+    int64_t rows = rows_per_item(j->stride), from = item * rows, to = from + rows < j->rows ? from + rows : j->rows;
+    BY_TYPE(j->type, equal_rows, j, from, to);
+}
+
+// moves: sizeof(E) bytes a logit, up to the first that is equal
+err_t KERNEL(first_equal)(const first_equal_args *args, stream *s) {
+    const tensor *x = args->logits;
+    equal_job j = {.type = x->type,
+                   .at = args->at->data,
+                   .logits = x->data,
+                   .values = args->values->data,
+                   .rows = tensor_count(args->at),
+                   .slices = matrix_slices(x),
+                   .stride = x->size[x->dims - 1],
+                   .classes = args->classes,
+                   .first = args->first};
+    assert(args->at->type == FP32 && args->values->type == FP32 && tensor_count(args->values) == j.rows &&
+           j.rows * j.stride * j.slices == tensor_count(x) && args->classes <= FIRST_EQUAL_NONE);
+    int64_t per_item = rows_per_item(j.stride);
+    pool_run(s->workers, (j.rows + per_item - 1) / per_item, equal_item, &j);
+    return ERR_OK;
+}
+
 // --- squared error ---------------------------------------------------------------------------------------------------
 
 // Of a batch's few samples: less than it costs to wake other threads.
