@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/version.h"
+#include "model/types.h"
 #include "model/weights.h"
 #include "trainer/step/frozen_values.h"
 #include "trainer/step/live.h"
@@ -38,10 +39,14 @@ static err_t mark_usual(void *ctx, const char *key, const char *value) {
     return ERR_OK;
 }
 
-static err_t compare_with_defaults(ckpt_state *s) {
+// Of the same architecture: its keys, too, are those of builds that did not know them yet.
+static err_t compare_with_defaults(ckpt_state *s, int type) {
+    char of_type[CONFIG_WORD + 16];
+    const char *over[] = {of_type};
     config *usual = calloc(1, sizeof *usual);
     if (!usual) return err_set(ERR_INTERNAL, "no memory for the default settings");
-    err_t rc = config_load(usual, NULL, 0);
+    snprintf(of_type, sizeof of_type, "model.type=%s", model_types[type]->name);
+    err_t rc = config_load_with(usual, NULL, 0, over, 1);
     if (rc == ERR_OK) rc = config_each(usual, CLASS_BITS, mark_usual, s);
     free(usual);
     return rc;
@@ -60,7 +65,7 @@ err_t session_describe(session *x) {
     s->compress = x->cfg->checkpoint.compress == COMPRESS_ZSTD ? (int)x->cfg->checkpoint.compress_level : 0;
     TRY(config_each(x->cfg, CLASS_BITS, copy_key, x));
     if (x->state.frozen.hash[0]) TRY(copy_key(x, "lora.base", x->state.frozen.hash));
-    TRY(compare_with_defaults(s));
+    TRY(compare_with_defaults(s, x->cfg->model.type));
     s->dev = x->dev;
     s->any_device = !x->cfg->device.match;
     s->any_bits = x->cfg->run.resume == RESUME_OTHER_BITS;
