@@ -101,7 +101,9 @@ static void counters(void **state) {
     s.news.best_step = 0, s.news.eval_step = 100;
     has(metrics_of(&s), "\nlockstep_eval_step 100\n");
     lacks(text, "lockstep_best_eval_step");
-    lacks(text, "lockstep_eval_auc"), lacks(text, "lockstep_eval_pearson");
+    lacks(text, "lockstep_eval_auc"), lacks(text, "lockstep_eval_pearson"), lacks(text, "lockstep_eval_accuracy");
+    s.news.eval_accuracy = 0.75;
+    has(metrics_of(&s), "\nlockstep_eval_accuracy 0.75\n");
     s.news.eval_pearson = -0.5, s.news.eval_spearman = 0;  // correlations may be nothing or less
     has(metrics_of(&s), "\nlockstep_eval_pearson -0.5\n");
     has(text, "\nlockstep_eval_spearman 0\n");

@@ -77,6 +77,7 @@ static inline watch_state state_make(watch_rank *rank, int locals) {
                  .comm_wait_ms = 12,
                  .step_time = 1795521600.125,
                  .eval_loss = 2.625,
+                 .eval_accuracy = NAN,
                  .eval_auc = NAN,
                  .eval_pearson = NAN,
                  .eval_spearman = NAN,

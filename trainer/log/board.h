@@ -90,6 +90,7 @@ extern const double board_bucket_s[BOARD_BUCKETS - 1];
 
 // Figures of an evaluation beside its loss that only some models have, by their names in the log.
 #define BOARD_MEASURES(X) \
+    X(accuracy, "Share of the validation samples of which the model says what is right") \
     X(auc, "Area under the ROC curve") \
     X(pearson, "Pearson's correlation of what the model says and what is right") \
     X(spearman, "Spearman's correlation of what the model says and what is right")
