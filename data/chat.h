@@ -11,7 +11,8 @@
     X(CHAT_LLAMA3, "llama3") \
     X(CHAT_PLAIN, "plain") \
     X(CHAT_LABELS, "labels") \
-    X(CHAT_NUMBERS, "numbers")
+    X(CHAT_NUMBERS, "numbers") \
+    X(CHAT_TEXT, "text")
 typedef enum { CHAT_WORDS(WORD_ENUM) } chat_template;
 
 #endif

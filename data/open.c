@@ -95,7 +95,8 @@ static err_t open_one(source **out, const source_options *o) {
     else if (format == FORMAT_IDX) TRY(idx_open(out, o));
     else if (format == FORMAT_CLICKS) TRY(clicks_open(out, o));
     else if (source_wants(o, "places")) TRY(masked_open(out, o));
-    else if (source_wants(o, "length") && source_wants(o, "targets")) TRY(spans_open(out, o));
+    else if (source_wants(o, "length") && source_wants(o, "targets"))
+        TRY(o->window ? spans_open(out, o) : answered_open(out, o));
     else if (source_wants(o, "length") && source_wants(o, "label")) TRY(labelled_open(out, o));
     else TRY(text_open(out, o));
     TRY_GOTO(match_inputs(*out, o), fail);

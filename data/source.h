@@ -38,7 +38,7 @@ typedef struct source_options {
     bool documents;
     int64_t document_end;
     // of spans: so many tokens of a text, `window`, of which so many are left out, in so many spans; mask stands for
-    // the first span, tokens before it for the next ones
+    // the first span, tokens before it for the next ones. 0: nothing is left out; samples have both texts
     int64_t window, left_out, spans;
     bool answers;        // of tokens: targets that are not marked as an answer's are -1 too (data/text/shard.h)
     int64_t held_out;    // so many samples at the end are set apart, 0: none
@@ -155,6 +155,7 @@ err_t text_open(source **out, const source_options *o);      // data/text/text.c
 err_t masked_open(source **out, const source_options *o);    // data/text/masked.c: tokens, some of them masked
 err_t spans_open(source **out, const source_options *o);     // data/text/spans.c: tokens without some spans of them
 err_t labelled_open(source **out, const source_options *o);  // data/text/labelled.c: texts with labels
+err_t answered_open(source **out, const source_options *o);  // data/text/answered.c: texts and what is said of them
 err_t idx_open(source **out, const source_options *o);       // data/image/idx.c: images and labels
 err_t images_open(source **out, const source_options *o);    // data/image/images.c: shards of images
 err_t clicks_open(source **out, const source_options *o);    // data/click/clicks.c: shards of clicks

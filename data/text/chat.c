@@ -64,9 +64,11 @@ static err_t find_plain(chat *c, const tokenizer *words) {
 }
 
 static err_t open_form(chat *c, chat_template kind, const char *path, const tokenizer *words) {
-    if (kind == CHAT_LABELS || kind == CHAT_NUMBERS)
+    if (kind == CHAT_LABELS || kind == CHAT_NUMBERS || kind == CHAT_TEXT)
         return err_set(ERR_CONFIG, "%s is for [pack]: expected auto, chatml, llama3 or plain",
-                       kind == CHAT_LABELS ? "labels" : "numbers");
+                       kind == CHAT_LABELS    ? "labels"
+                       : kind == CHAT_NUMBERS ? "numbers"
+                                              : "text");
     if (kind == CHAT_AUTO && !words)
         return err_set(ERR_CONFIG,
                        "where a token is a byte, no file says which template there is: name it: chatml, llama3 or "

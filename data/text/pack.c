@@ -10,8 +10,8 @@
 // Input may be larger than memory. The first pass finds the files and adds up their sizes, which give the split and the
 // size of every shard; the second streams the files. A file whose size has changed in between is an error.
 //
-// With a template a line is a conversation. All are encoded to a temporary file too, in rows (chat_spool.h), and what
-// follows counts in whole rows.
+// With a template a line is a conversation, or a text and what is said of it. All are encoded to a temporary file too,
+// in rows (chat_spool.h, labels.h, to_text.h), and what follows counts in whole rows.
 //
 // No shard gets its name before all are on disk and the old ones are removed. A run that dies leaves *.tmp files, which
 // the next run removes.
@@ -25,6 +25,7 @@
 #include "data/text/shard.h"
 #include "data/text/spool.h"
 #include "data/text/stories.h"
+#include "data/text/to_text.h"
 #include "data/tokenizer/train.h"
 
 #include "base/io.h"
@@ -362,11 +363,25 @@ static err_t fill_rows(pack *p, const char *path, const char *const *names) {
                    p->o->input, p->unit, done.left_out);
 }
 
-// Conversations, or texts with labels, become rows.
+static err_t fill_texts(pack *p, const char *path, const char *const *names) {
+    to_text_spooled done;
+    to_text_options o = {.words = p->t,
+                         .reads = p->o->context,
+                         .says = p->o->says,
+                         .end = p->o->end,
+                         .progress = p->o->progress ? tell : NULL,
+                         .ctx = p};
+    TRY(to_text_spool_fill(&p->spool, path, names, p->in.count, &o, &done));
+    p->r->cut = done.cut, p->r->answers = done.answers;
+    if (p->spool.tokens > 0) return ERR_OK;
+    return err_set(ERR_DATA, "[pack] input = %s: there are no samples in it", p->o->input);
+}
+
+// Conversations, texts with labels, or texts and what is said of them, become rows.
 static err_t encode_chats(pack *p) {
     char path[IO_PATH];
-    bool labels = has_labels(p);
-    p->unit = p->o->context + (labels ? LABEL_ROW : 1);
+    bool labels = has_labels(p), texts = p->o->template == CHAT_TEXT;
+    p->unit = p->o->context + (labels ? LABEL_ROW : texts ? p->o->says : 1);
     if (p->t_wanted && strncmp(p->o->tokenizer, "train:", 6) == 0)
         return err_set(ERR_CONFIG,
                        "[pack] tokenizer = %s: a tokenizer is made from texts, and with a template the input is "
@@ -377,7 +392,8 @@ static err_t encode_chats(pack *p) {
     if (!names) return err_set(ERR_INTERNAL, "no memory for a list of files");
     for (int64_t i = 0; i < p->in.count; i++) names[i] = p->in.at[i].path;
     err_t rc = io_path(path, "%s-tokens.tmp", p->o->output);
-    if (rc == ERR_OK) rc = labels ? fill_labelled(p, path, names) : fill_rows(p, path, names);
+    if (rc == ERR_OK)
+        rc = labels ? fill_labelled(p, path, names) : texts ? fill_texts(p, path, names) : fill_rows(p, path, names);
     free(names);
     p->token_bytes = p->spool.token_bytes;
     p->r->documents = p->spool.documents;
@@ -436,7 +452,7 @@ static err_t write_about(pack *p) {
 // --- all of it -------------------------------------------------------------------------------------------------------
 
 static err_t check(const pack_options *o) {
-    bool chats = o->template != CHAT_NO && o->template != CHAT_LABELS && o->template != CHAT_NUMBERS;
+    bool chats = o->template >= CHAT_AUTO && o->template <= CHAT_PLAIN;
     if (!o->input || !o->output || !*o->output) return err_set(ERR_CONFIG, "[pack] input and output: expected both");
     if (o->shard_tokens < 1)
         return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
@@ -450,6 +466,11 @@ static err_t check(const pack_options *o) {
     if (o->template != CHAT_NO && (o->context < 1 || o->context >= SHARD_ROW_MAX))
         return err_set(ERR_CONFIG, "[model] context = %" PRId64 ", expected 1 to %d to pack conversations for it",
                        o->context, SHARD_ROW_MAX - 1);
+    if (o->template == CHAT_TEXT && (o->context < 2 || o->says < 2 || o->context + o->says > SHARD_ROW_MAX))
+        return err_set(ERR_CONFIG,
+                       "[model] context = %" PRId64 " and decoder_context = %" PRId64
+                       ", expected 2 or more each, and at most %d together",
+                       o->context, o->says, SHARD_ROW_MAX);
     return ERR_OK;
 }
 

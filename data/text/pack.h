@@ -21,8 +21,11 @@ typedef struct pack_options {
     // Not CHAT_NO: a line of JSONL is a conversation (data/text/chat.h), and becomes a sample of context + 1 tokens, in
     // which answers are marked
     // CHAT_LABELS, CHAT_NUMBERS: a text with a label (data/text/labels.h), and becomes a sample of context tokens
+    // CHAT_TEXT: a text and what is said of it (data/text/to_text.h), and becomes a sample of context + says tokens
     chat_template template;
     int64_t context;
+    int64_t says;    // of CHAT_TEXT: tokens that are said at most
+    int32_t end;     // ... and the token that ends both texts
     bool documents;  // with a template of conversations: as many of them in a sample as fit
     // Only with a tokenizer:
     int threads;                                               // 0: as many as there are processors
@@ -33,7 +36,7 @@ typedef struct pack_options {
 typedef struct pack_report {
     int64_t files_in, files_skipped, bytes_in, train_tokens, val_tokens;
     int64_t documents, text_bytes;   // with a tokenizer: of text, uncompressed
-    int64_t cut, left_out, answers;  // with a template, as in chat_spooled and labels_spooled
+    int64_t cut, left_out, answers;  // with a template, as in chat_spooled, labels_spooled and to_text_spooled
     int64_t rows, filled;            // of conversations, as in chat_spooled
     int64_t classes;                 // different labels; 0: texts have none
     bool numbers;                    // labels are numbers

@@ -115,7 +115,7 @@ static const setting more_keys[] = {
          "the shards' names begin with this: PREFIX-train-00000.bin, PREFIX-val-..."),
     TEXT(pack, tokenizer, LOCAL, "bytes", 1, "encoding", "bytes; a tokenizer.json or a folder with one; or train:SIZE or train:SIZE:KIND, made from the input"),
     TEXT(pack, text_key, LOCAL, "text", 1, "text_field", "the member of a JSONL line's object that is its text"),
-    WORD(pack, template, LOCAL, "no", CHAT_WORDS(WORD_TEXT) + 1, "chat_template", "JSONL lines are conversations, written so; labels, numbers: texts with a label"),
+    WORD(pack, template, LOCAL, "no", CHAT_WORDS(WORD_TEXT) + 1, "chat_template", "how conversations are written; labels, numbers: labelled texts; text: for T5"),
     BOOL(pack, documents, LOCAL, "no", "packing", "conversations: a row holds as many of them as fit, which [data] documents = yes tells apart"),
     INT(pack, shard_tokens, LOCAL, "100000000", 1, MANY, "shard_size", "most tokens in one shard"),
     REAL(pack, val_fraction, LOCAL, "0.1", 0, 0.9, "val_split", "share of the tokens, from the end, that is kept for validation; of images, drawn by chance"),
@@ -319,7 +319,7 @@ static const setting more_keys[] = {
     TEXT(sample, stop, LAYOUT, "", 0, "stop_sequence", "a sample ends before this text, or before the first of several, | between them (|| is a bar); empty = by tokens"),
     TEXT(sample, tokenizer, LOCAL, "bytes", 1, "", 
          "what tokens are, also of [eval] text and choices: bytes, or as the shards of [data] train say; a tokenizer.json or its folder"),
-    WORD(sample, template, LAYOUT, "no", CHAT_WORDS(WORD_TEXT) + 1, "", "the prompt is a user's turn, written so, and an answer follows; as [pack] template"),
+    WORD(sample, template, LAYOUT, "no", CHAT_WORDS(WORD_TEXT) + 1, "", "the prompt is a user's turn, written so, before an answer; as [pack] template"),
 
     INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
     INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),
