@@ -95,8 +95,9 @@ err_t foreign_guess(const model_type **type, void **options, const struct tensor
 
 // Keys that are not of the weights, or that the shapes of the tensors tell.
 static bool may_differ(const char *key) {
-    static const char keys[] = "context vocab dropout head_chunks task classes next_sentence masked mask_token "
-                               "begin_token end_token sentinel_token noise span";
+    static const char keys[] =
+        "context decoder_context vocab dropout head_chunks task classes next_sentence masked mask_token "
+        "begin_token end_token sentinel_token noise span";
     return word_index(keys, key) >= 0;
 }
 

@@ -28,7 +28,7 @@ err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t ch
     int64_t slices = m ? m->tokens.of : 1;
     h->rows = head_rows((rows + slices - 1) / slices, (chunks + slices - 1) / slices);
     h->kept = h->last = (tensor){0};
-    if (cuts_classes(h) && m->slices.count < m->slices.of) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
+    if (h->says || (cuts_classes(h) && m->slices.count < m->slices.of)) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
     if (m && model_row_ranks(m) > 1 && o->kv_slots)
         TRY(arena_2d(a, &h->last, o->compute, o->kv_slots, m->param[h->at.w].size[1]));
     return arena_2d(a, &h->logits, o->compute, h->rows, columns(h));
@@ -84,11 +84,21 @@ static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int6
     return cuts_classes(h) ? slices_sum(h->at.of, p, &args, false) : p->ops->matmul(&args, p->s);
 }
 
+// The first class that is here.
+static int64_t first_class(const head *h) {
+    return cuts_classes(h) ? h->at.of->slices.first * (h->Vp / h->at.of->slices.of) : 0;
+}
+
+// Result k of the softmax's stages, of n rows.
+static tensor kept_row(const head *h, int64_t k, int64_t n) {
+    tensor row = tensor_rows(&h->kept, k, 1);
+    return view1(&row, n);
+}
+
 // Other ranks have some of the classes' slices: each stage's result is merged before the next stage.
 static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *args) {
-    int64_t n = tensor_count(args->losses), here = h->at.of->slices.first * (h->Vp / h->at.of->slices.of);
-    tensor most = tensor_rows(&h->kept, 0, 1), logit = tensor_rows(&h->kept, 1, 1), sum = tensor_rows(&h->kept, 2, 1);
-    most = view1(&most, n), logit = view1(&logit, n), sum = view1(&sum, n);
+    int64_t n = tensor_count(args->losses), here = first_class(h);
+    tensor most = kept_row(h, 0, n), logit = kept_row(h, 1, n), sum = kept_row(h, 2, n);
     cross_entropy_part_args x = {.losses = args->losses,
                                  .most = &most,
                                  .logit = &logit,
@@ -137,6 +147,27 @@ static err_t scores_rows(const head *h, const pass *p, const tensor *logits, int
         TRY(scores_row(h, p, logits, i, &to));
     }
     return ERR_OK;
+}
+
+// The likeliest class of each row: its logit is the largest of all, and it is the first of those.
+static err_t likeliest_of(const head *h, const pass *p, tensor *logits, const tensor *targets, int64_t first) {
+    int64_t n = matrix_rows(logits), here = first_class(h);
+    tensor most = kept_row(h, 0, n), logit = kept_row(h, 1, n), sum = kept_row(h, 2, n),
+           all = view1(&p->said, tensor_count(&p->said)), said = tensor_rows(&all, first, n);
+    TRY(p->ops->cross_entropy_part(&(cross_entropy_part_args){.stage = LOGITS_TOP,
+                                                              .most = &most,
+                                                              .logit = &logit,
+                                                              .sum = &sum,
+                                                              .logits = logits,
+                                                              .targets = targets,
+                                                              .classes = h->classes,
+                                                              .first = here},
+                                   p->s));
+    if (merges(h, p)) TRY(slices_whole(p, MERGE_LARGEST, &most));
+    TRY(p->ops->first_equal(
+        &(first_equal_args){.at = &said, .logits = logits, .values = &most, .classes = h->classes, .first = here},
+        p->s));
+    return merges(h, p) ? slices_whole(p, MERGE_LARGEST, &said) : ERR_OK;
 }
 
 static tensor hits_row(const tensor *hits, int64_t k, int64_t first, int64_t n) {
@@ -189,6 +220,7 @@ static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, 
                logits = logits_view(h, n);
         TRY(logits_of(h, p, &logits, &in));
         if (p->scores.data) TRY(scores_rows(h, p, &logits, first, n));
+        if (p->said.data) TRY(likeliest_of(h, p, &logits, &target, first));
         TRY(h->squares ? squared_errors(p, &loss, hits, &logits, &target, first)
                        : cross_entropies(h, p, &loss, hits, &logits, &target, first));
         if (p->dw) TRY(chunk_backward(h, p, dx, first, &logits, &in));

@@ -21,10 +21,11 @@ typedef struct head {
     bool frozen;      // W has no gradient
     float smoothing;  // of the targets, in training (ops.h: cross_entropy)
     int64_t top;      // the second metric: is the target among so many largest? 0: there is none
+    bool says;        // a pass may ask for the likeliest class of each row (pass.said)
     bool squares;     // there is one class, whose logit is a number: its loss is the squared error
     int64_t rows;     // of a chunk
     tensor logits;    // (rows,Vp), or (slices here,rows,Vp/S)
-    tensor kept;      // (3,rows) FP32, if other ranks have slices: results of the softmax's stages
+    tensor kept;      // (3,rows) FP32, if other ranks have slices, or it says: results of the softmax's stages
     tensor last;      // (texts,C) E, if other ranks have rows: the rows of the last positions
 } head;
 
@@ -51,8 +52,8 @@ err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t ch
 
 // losses (N) (=) of the rows of x (N,C), and hits (metrics,N) FP64 (=) unless NULL: 1 where the target's logit is the
 // first largest, and where it is among the `top` largest; of squared errors the number, and the target. p->scores
-// (N,classes) (=), if it has data: the logits. If p->dw is given: the gradients of W and b (+=), and dx (N,C) (=),
-// which may be x; NULL: not wanted.
+// (N,classes) (=), if it has data: the logits. p->said (N) (=), if it has data: the likeliest (model/pass.h). If p->dw
+// is given: the gradients of W and b (+=), and dx (N,C) (=), which may be x; NULL: not wanted.
 err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x,
                   const tensor *targets);
 

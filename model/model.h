@@ -72,6 +72,9 @@ struct model {
     // it says what was left out of a text: of `window` tokens so many, in so many spans. Then mask stands for the first
     // span. 0: it does not
     int64_t window, left_out, spans;
+    // what it says is an answer, right where every token is: an evaluation asks for the likeliest tokens (pass.said),
+    // and its only metric is the share of samples whose answer is right
+    bool says;
     int64_t classes;                // it says to which of them a sample belongs; 0: it does not
     bool ranks;                     // of two classes: how well it ranks samples by the chance of the second counts
     bool numbers;                   // it says a number of a sample: metrics of a sample are that one and the right one

@@ -63,6 +63,10 @@ typedef struct pass {
     // (B,V) FP32 (=), the caller's memory, when predict. Of a model of classes (B,classes): their logits, beside the
     // losses; no data: not wanted
     tensor scores;
+    // (B, model.losses) FP32 (=), the caller's memory: of a model that says answers (model.says), beside the losses,
+    // minus the token that is likeliest at each place whose target counts, the first one of equals, and any number at
+    // others; no data: not wanted
+    tensor said;
 } pass;
 
 #endif

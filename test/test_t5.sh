@@ -1,7 +1,7 @@
 #!/bin/sh
 # test/test_t5.sh: T5 from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: both versions have the same
 # bits on ranks that share data and layers, and after a stop; what is exported comes back the same, and what is not
-# supported is refused in words. LAYOUTS=every: in every layout (test/check_t5.sh).
+# supported is refused in words. So do texts and what is said of them. LAYOUTS=every: in every layout (test/check_t5.sh).
 . test/support/lib.sh
 . "$top/test/support/trained.sh"
 
@@ -20,6 +20,13 @@ log every=1 hash_every=1
 END
 expect 0 "$bin" pack base.ini
 older="model.type=t5-1.0 model.decoder_layers=1"
+to_text="model.task=text model.decoder_context=6"
+settings texts $to_text "pack.input=$top/test/golden/bert/samples.jsonl" pack.output=data/b pack.template=text \
+    pack.val_fraction=0.25
+expect 0 "$bin" pack base.ini texts.ini
+says "36 samples of texts of at most 28 and 6 tokens, with 192 tokens of answers; 6 cut to fit"
+longer="run.steps=12 optimizer.lr=1e-2" # some answers are right then
+texts="$to_text data.answers=yes data.train=data/b-train-*.bin data.val=data/b-val-*.bin pack.output=data/b"
 
 some() {
     cat <<'DEALS'
@@ -74,6 +81,44 @@ newer_version() {
     resumed
 }
 older_version() { any_layout $older; }
+
+# Texts with labels, whose words are what is said; a stop in the middle of an epoch.
+text_to_text() {
+    any_layout $texts $longer
+    grep -q '"accuracy":0.[0-9]*[1-9]' one.figures || fail "all is right, or nothing is: $(cat one.figures)"
+    grep -q '"eval_accuracy":0.[0-9]*[1-9]' runs/one/status.json || fail "no eval_accuracy in status.json"
+    expect 0 "$bin" eval one.ini base.ini one.ini
+    says "  accuracy 0." "  macro F1 0."
+    sed 's/.*accuracy/accuracy/' "$out" >one.said
+    expect 0 timeout 100 "$bin" eval base.ini on-t2z3.ini
+    sed 's/.*accuracy/accuracy/' "$out" >on.said
+    same one.said on.said "what eval says with one rank and with 4"
+    resumed $texts
+}
+
+# More answers than F1 is said of.
+many_answers() {
+    awk 'BEGIN { for (i = 0; i < 300; i++) printf "{\"prompt\": \"%d\", \"response\": \"%d\"}\n", i, i }' >many.jsonl
+    settings many $to_text pack.input=many.jsonl pack.output=data/m pack.template=text pack.val_fraction=0
+    expect 0 "$bin" pack base.ini many.ini
+    trained many $to_text data.answers=yes "data.train=data/m-train-*.bin" "data.val=data/m-train-*.bin" \
+        pack.output=data/m
+    expect 0 "$bin" eval base.ini many.ini
+    says "  accuracy 0." "  300 windows"
+    ! grep -q F1 "$out" || fail "F1 of 300 answers"
+}
+
+# The weights of a model that was trained on spans.
+from_spans() {
+    trained spans
+    trained on $texts model.init_from=runs/spans optimizer.lr=0 optimizer.weight_decay=0
+    expect 0 "$bin" export runs/spans spans-model
+    expect 0 "$bin" export runs/on on-model
+    same spans-model/model.safetensors on-model/model.safetensors "weights of spans, in a run on texts"
+}
+
+older_texts() { any_layout $older $texts $longer; }
+
 # One lane of one micro-batch: rows that share values share the memory of their gradients, too.
 alone() {
     one="batch.global=2 batch.micro=2 batch.lanes=1"
@@ -85,6 +130,7 @@ alone() {
 sixteen_bits() {
     any_layout precision.compute=bf16 precision.rounding=stochastic
     any_layout precision.compute=bf16 precision.products=bf16-pairs $older
+    any_layout precision.compute=bf16 precision.rounding=stochastic $texts
 }
 
 in_and_out() {
@@ -122,17 +168,43 @@ refused() {
     settings buckets model.buckets=6
     expect 78 "$bin" base.ini buckets.ini
     says "buckets = 6 can't be halved twice"
+    settings room model.decoder_context=8
+    expect 78 "$bin" base.ini room.ini
+    says "decoder_context = 8 is for task = text" "set decoder_context = 0"
+    settings ends model.task=text model.decoder_context=1
+    expect 78 "$bin" base.ini ends.ini
+    says "decoder_context = 1 has room for the token that ends an answer, and for none of it"
+    settings plain model.task=text
+    expect 78 "$bin" base.ini plain.ini
+    says "with [pack] template = text"
+    settings answers $to_text "data.train=data/b-train-*.bin" data.val=
+    expect 78 "$bin" base.ini answers.ini
+    says "set [data] answers = yes"
+    settings spans "data.train=data/b-train-*.bin"
+    expect 78 "$bin" base.ini spans.ini
+    says "reads plain text"
+    settings chats $to_text pack.template=plain pack.tokenizer=bytes
+    expect 78 "$bin" pack base.ini chats.ini
+    says "set [pack] template = text"
+    settings other pack.template=text
+    expect 78 "$bin" pack base.ini other.ini
+    says "set [model] type = t5, task = text"
 }
 
 if [ "${LAYOUTS:-some}" = some ]; then
     try newer_version
     try older_version
+    try text_to_text
+    try many_answers
+    try from_spans
     try alone
     try in_and_out
     try refused
 else
     try newer_version
     try older_version
+    try text_to_text
+    try older_texts
     try sixteen_bits
 fi
 finish

@@ -4,6 +4,7 @@
 #include "trainer/answers.h"
 #include "trainer/evaluate.h"
 #include "trainer/machine.h"
+#include "trainer/replies.h"
 #include "trainer/restore.h"
 #include "trainer/verbs.h"
 #include "trainer/waiting.h"
@@ -37,12 +38,15 @@ static void print_losses(const session *x, const evaluation *e, double possible,
 
 static err_t eval_validation(session *x, FILE *out) {
     evaluation e;
-    TRY(evaluate_classes(&x->evaluator, x->val, x->cfg->eval.batches, x->answers, &e));
+    double f1;
+    bool known = x->answers != NULL;
+    TRY(x->replies ? evaluate_texts(&x->evaluator, x->val, x->cfg->eval.batches, x->replies, &e)
+                   : evaluate_classes(&x->evaluator, x->val, x->cfg->eval.batches, x->answers, &e));
     fprintf(out, "step %" PRId64, x->progress.step);
     print_losses(x, &e, x->possible, out);
-    double f1;
     if (x->answers) TRY(answers_f1(x, &e, &f1));
-    if (x->answers) fprintf(out, "  macro F1 %.6f", f1);
+    if (x->replies) TRY(replies_f1(x, &e, &f1, &known));
+    if (known) fprintf(out, "  macro F1 %.6f", f1);
     print_counts(x->val, &e, out);
     return write_answers(x, &e, out);
 }

@@ -16,11 +16,13 @@
 // Samples of a round: a micro-batch of each rank that has its own.
 static int64_t round_samples(const evaluator *k) { return step_round(k->r); }
 
-// Rows of results that hold what a model of classes says.
+// Rows of results that hold what a model of classes says, and a model that says answers.
 enum { ANSWER_CLASS, ANSWER_SURE, ANSWER_LABEL };
+enum { ANSWER_AT, ANSWER_TOKEN, TEXT_ROWS };
 
 // The label is needed of a model that ranks.
 static int answer_rows(const step_runner *r) {
+    if (r->net->says) return TEXT_ROWS;
     return r->net->ranks ? ANSWER_LABEL + 1 : r->net->classes ? ANSWER_SURE + 1 : 0;
 }
 
@@ -38,6 +40,11 @@ static err_t declare_scores(evaluator *k) {
         return arena_2d(&r->staging, &k->host_answers, FP64, answer_rows(r), B);
     }
     if (!V) return ERR_OK;
+    if (r->net->says) {
+        TRY(arena_2d(&r->memory, &k->said, FP32, B, r->net->losses));
+        TRY(arena_2d(&r->staging, &k->host_said, FP32, B, r->net->losses));
+        TRY(arena_2d(&r->staging, &k->host_answers, FP64, 1 + TEXT_ROWS, B));
+    }
     TRY(arena_2d(&r->memory, &k->scores, FP32, texts, V));
     TRY(arena_2d(&r->staging, &k->host_scores, FP32, texts + 1, V));
     TRY(arena_2d(&r->staging, &k->context, INT32, texts, r->net->context));
@@ -51,7 +58,7 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
         tensor x = r->inputs.slot[0].in[i];
         TRY(arena_tensor(&r->staging, &k->host_in[i], x.type, x.dims, x.size[0], x.size[1], x.size[2], x.size[3]));
     }
-    if (r->net->metrics) TRY(arena_2d(&r->memory, &k->metrics, FP64, r->net->metrics, B));
+    if (r->net->metrics && !r->net->says) TRY(arena_2d(&r->memory, &k->metrics, FP64, r->net->metrics, B));
     TRY(arena_2d(&r->memory, &k->results, FP64, rows, round_samples(k)));
     TRY(arena_2d(&r->staging, &k->host_results, FP64, rows, round_samples(k)));
     return declare_scores(k);
@@ -61,20 +68,21 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
 typedef struct job {
     source *from;
     int64_t samples;
-    int64_t T;              // tokens of a sample; 0: the model has none
+    int64_t T;              // tokens of a sample, each with a loss; 0: the model has none
+    int64_t losses;         // of a sample
     evaluation *sum;        // (+=) losses and metrics of samples
     double *each;           // (samples) (=) the mean loss of each; NULL: not wanted
     double counted;         // (+=) targets that count, where some are ignored
     class_answer *answers;  // (samples) (=) what the model says of each; NULL: not wanted
+    text_answer *texts;     // (samples) (=) what a model of answers says of each; NULL: not wanted
     bool asks;              // what it says is wanted
     bool lost;              // a chance is NaN: nothing is ranked
     double *numbers;        // (metrics, samples) (=) the metrics of each; NULL: their sums are wanted
 } job;
 
 static job job_of(const evaluator *k, source *from) {
-    return (job){.from = from,
-                 .samples = source_about(from).samples,
-                 .T = k->r->net->vocab && !k->r->net->reads ? from->tensor[from->place[0]].size[0] : 0};
+    int64_t T = k->r->net->vocab && !k->r->net->reads ? from->tensor[from->place[0]].size[0] : 0;
+    return (job){.from = from, .samples = source_about(from).samples, .T = T, .losses = T ? T : k->r->net->losses};
 }
 
 // Bytes of input i of a sample, which the source may have in another shape.
@@ -129,21 +137,49 @@ static err_t answer_samples(evaluator *k, int64_t B) {
     return ERR_OK;
 }
 
+static text_answer text_answer_of(const int32_t *targets, const float *said, int64_t n) {
+    for (int64_t t = 0; t < n; t++)
+        if (targets[t] >= 0 && -said[t] != (float)targets[t])
+            return (text_answer){(int32_t)t, -said[t] < FIRST_EQUAL_NONE ? (int32_t)-said[t] : -1};
+    return (text_answer){-1, -1};
+}
+
+// From what is said of B samples, into this rank's columns of `results`: the metric, and the answers.
+static err_t say_samples(evaluator *k, int64_t B) {
+    step_runner *r = k->r;
+    int64_t T = r->net->losses, micro = r->cfg->resolved.micro;
+    const float *said = k->host_said.data;
+    const int32_t *targets = k->host_in[r->net->targets].data;
+    double *at = k->host_answers.data, *token = at + micro, *right = token + micro;
+    TRY(stream_copy(r->s, k->host_said.data, k->said.data, (size_t)(B * T) * sizeof *said));
+    TRY(stream_wait(r->s));
+    for (int64_t b = 0; b < B; b++) {
+        text_answer a = text_answer_of(targets + b * T, said + b * T, T);
+        at[b] = a.at, token[b] = a.token, right[b] = a.at < 0;
+    }
+    for (int i = 0; i < TEXT_ROWS; i++)
+        TRY(stream_copy(r->s, results_row(k, &k->results, first_answer_row(r) + i) + step_share(r), at + i * micro,
+                        (size_t)B * sizeof *at));
+    return stream_copy(r->s, results_row(k, &k->results, 1) + step_share(r), right, (size_t)B * sizeof *right);
+}
+
 // Losses and metrics of B samples, into this rank's columns of `results`.
 static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     step_runner *r = k->r;
     pass p = executor_pass(r, B);
     double *mine = (double *)k->results.data + step_share(r);
     tensor means = {mine, FP64, 1, {B, 1, 1, 1}};
-    p.metrics = view2(&k->metrics, r->net->metrics, B);
+    if (k->metrics.data) p.metrics = view2(&k->metrics, r->net->metrics, B);
+    if (r->net->says) p.said = view2(&k->said, B, r->net->losses);
     for (int i = 0; j->T && i < r->net->inputs; i++) p.in[i] = view2(&p.in[i], B, j->T);
     if (j->T) p.losses = view2(&r->losses, B, j->T);
     if (j->asks) p.scores = view2(&k->scores, B, r->net->classes);
     TRY(executor_forward(r, &p));
     if (!step_ends(r) || !step_contributes(r)) return ERR_OK;
     if (j->asks) TRY(answer_samples(k, B));
+    if (r->net->says) TRY(say_samples(k, B));
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
-    for (int i = 0; i < r->net->metrics; i++)
+    for (int i = 0; p.metrics.data && i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * round_samples(k), (double *)p.metrics.data + i * B,
                         (size_t)B * sizeof(double)));
     if (!step_weighs(r)) return ERR_OK;
@@ -177,6 +213,11 @@ static void take_answers(const evaluator *k, job *j, int64_t first, int64_t W) {
     for (int64_t i = 0; i < W; i++) j->answers[first + i] = (class_answer){(int32_t) class[i], sure[i]};
 }
 
+static void take_texts(const evaluator *k, job *j, int64_t first, int64_t W) {
+    const double *at = results_row(k, &k->host_results, first_answer_row(k->r)), *token = at + round_samples(k);
+    for (int64_t i = 0; i < W; i++) j->texts[first + i] = (text_answer){(int32_t)at[i], (int32_t)token[i]};
+}
+
 // Of all ranks' samples, on every rank.
 static void rank_samples(const evaluator *k, job *j, int64_t W) {
     const double *class = results_row(k, &k->host_results, first_answer_row(k->r)), *sure = class + round_samples(k),
@@ -194,6 +235,7 @@ static void add_results(const evaluator *k, job *j, int64_t first, int64_t W) {
     for (int64_t i = 0; i < W && step_weighs(k->r); i++) j->counted += counts[i];
     for (int64_t i = 0; i < W && j->each; i++) j->each[first + i] = host[i];
     if (j->answers) take_answers(k, j, first, W);
+    if (j->texts) take_texts(k, j, first, W);
     if (k->r->net->ranks && j->asks) rank_samples(k, j, W);
     for (int m = 0; m < k->r->net->metrics; m++)
         for (int64_t i = 0; i < W; i++) {
@@ -256,21 +298,31 @@ static err_t evaluate_numbers(evaluator *k, job *j) {
     return rc;
 }
 
-err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer *answers, evaluation *out) {
+static err_t evaluate_job(evaluator *k, job *j, int64_t batches, evaluation *out) {
     int64_t micro = k->r->cfg->batch.micro;
-    job j = job_of(k, val);
-    if (batches > 0 && batches * micro < j.samples) j.samples = batches * micro;
-    *out = (evaluation){.samples = j.samples};
-    j.sum = out;
-    j.answers = k->r->net->classes ? answers : NULL;
-    j.asks = j.answers || k->r->net->ranks;
+    if (batches > 0 && batches * micro < j->samples) j->samples = batches * micro;
+    *out = (evaluation){.samples = j->samples};
+    j->sum = out;
+    j->asks = j->answers || k->r->net->ranks;
     if (k->r->net->ranks) memset(k->buckets.data, 0, tensor_bytes(&k->buckets));
-    TRY(k->r->net->numbers ? evaluate_numbers(k, &j) : evaluate_all(k, &j));
-    if (k->r->net->ranks) out->auc = j.lost ? NAN : auc_area(k->buckets.data);
-    out->loss = step_weighs(k->r) ? out->loss * (double)j.T / j.counted : out->loss / (double)j.samples;
+    TRY(k->r->net->numbers ? evaluate_numbers(k, j) : evaluate_all(k, j));
+    if (k->r->net->ranks) out->auc = j->lost ? NAN : auc_area(k->buckets.data);
+    out->loss = step_weighs(k->r) ? out->loss * (double)j->losses / j->counted : out->loss / (double)j->samples;
     if (isnan(out->loss)) out->loss = NAN;  // printed: NAN has no sign
-    for (int m = 0; m < k->r->net->metrics && !k->r->net->numbers; m++) out->metric[m] /= (double)j.samples;
+    for (int m = 0; m < k->r->net->metrics && !k->r->net->numbers; m++) out->metric[m] /= (double)j->samples;
     return ERR_OK;
+}
+
+err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer *answers, evaluation *out) {
+    job j = job_of(k, val);
+    j.answers = k->r->net->classes ? answers : NULL;
+    return evaluate_job(k, &j, batches, out);
+}
+
+err_t evaluate_texts(evaluator *k, source *val, int64_t batches, text_answer *answers, evaluation *out) {
+    job j = job_of(k, val);
+    j.texts = k->r->net->says ? answers : NULL;
+    return evaluate_job(k, &j, batches, out);
 }
 
 // A sample's sum is its mean times T. Which samples share a micro-batch follows from [batch] micro and the source, and

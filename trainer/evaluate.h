@@ -13,10 +13,13 @@ typedef struct evaluator {
     tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
     // (rows, world*B) FP64 on the device, of a round: a row of losses, one for each metric, where some targets are
     // ignored one of how many targets of each sample count, and of a model of classes two: which it says, and how sure
-    // it is; of one that ranks the label, too
+    // it is; of one that ranks the label, too. Of a model that says answers two: the first wrong place, and the token
+    // that is said there
     tensor results;
     tensor host_results;  // the same on the host
-    tensor host_answers;  // (2 or 3,B) FP64, of a model of classes: what it says of the samples of a batch
+    tensor host_answers;  // (2 or 3,B) FP64, of a model of classes or answers: what it says of the samples of a batch
+    tensor said;          // (B,losses) FP32 on the device, of a model that says answers (model/pass.h)
+    tensor host_said;     // the same on the host
     tensor buckets;       // (2,AUC_BUCKETS) of 64 bits, whole numbers, of a model that ranks (trainer/auc.h)
     // Of a model of classes: (B,classes) FP32, on the device and on the host. Else for sampling; texts: how many can
     // grow at the same time
@@ -51,6 +54,15 @@ typedef struct class_answer {
 // The same, and what a model of classes says of each of the samples: `answers` has room for all of the source; NULL: it
 // is not asked. One rank computes a sample's answer, so all ranks of every world have the same.
 err_t evaluate_classes(evaluator *k, source *val, int64_t batches, class_answer *answers, evaluation *out);
+
+// What a model that says answers (model.says) says of a sample: the first place at which another token than the
+// answer's is the likeliest, and that token. at -1: there is none, and so it is what the model says greedily.
+typedef struct text_answer {
+    int32_t at, token;
+} text_answer;
+
+// The same, and what such a model says of each of the samples, as above.
+err_t evaluate_texts(evaluator *k, source *val, int64_t batches, text_answer *answers, evaluation *out);
 
 // Of a model of tokens: sums[k] (double) = the sum of the losses of sample k, for all samples of the source; the same
 // on all ranks. Rows of the source may be shorter than the model's context. (data/text/rows.h: a target of -1 has loss

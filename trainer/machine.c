@@ -147,10 +147,14 @@ void session_part(const session *x, int k, char dst[SESSION_PART]) {
 static err_t open_answers(session *x) {
     bool texts = x->net->context > 0;  // whose F1 is said, too
     bool asked = x->kind == SESSION_TRAIN || (x->kind == SESSION_INFERENCE && (texts || x->cfg->eval_answers));
-    if (!asked || !x->val || !x->net->classes) return ERR_OK;
+    bool says = x->net->says && x->kind == SESSION_INFERENCE;
+    if (!x->val || !(says || (asked && x->net->classes))) return ERR_OK;
     int64_t samples = source_about(x->val).samples;
-    x->answers = malloc((size_t)samples * sizeof *x->answers);
-    return x->answers ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the answers to %" PRId64 " samples", samples);
+    if (says) x->replies = malloc((size_t)samples * sizeof *x->replies);
+    else x->answers = malloc((size_t)samples * sizeof *x->answers);
+    return x->replies || x->answers
+               ? ERR_OK
+               : err_set(ERR_INTERNAL, "no memory for the answers to %" PRId64 " samples", samples);
 }
 
 // --- text ------------------------------------------------------------------------------------------------------------
@@ -254,7 +258,7 @@ void session_close_machine(session *x) {
     if (x->train) source_close(x->train);
     if (x->val) source_close(x->val);
     for (int i = 0; i < x->sets; i++) source_close(x->set[i].from);
-    free(x->answers);
+    free(x->answers), free(x->replies);
     if (x->net) model_close(x->net);
     chat_close(x->chat);
     tokenizer_close(x->words);

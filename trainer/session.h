@@ -51,6 +51,7 @@ typedef struct session {
     exam exam;                   // a text and questions of evaluations; empty: none
     double possible;             // the best possible loss on the validation data; 0: not known
     class_answer *answers;       // (samples of val) of the newest evaluation, of a model of classes; NULL: not wanted
+    text_answer *replies;        // the same of a model that says answers
     char plans[17];              // hash of the file of [device] plans; "" without one
     // The world.
     flight_rank *flight;   // records the world's calls; set as `waiting` is, NULL: nothing does

@@ -216,19 +216,35 @@ static err_t pack_clicks(const config *c, FILE *out) {
     return ERR_OK;
 }
 
-// How many tokens the model reads at once, where samples are made for it.
-static err_t context_of(const config *c, int64_t *context) {
+// How many tokens the model reads at once, and says, where samples are made for it.
+static err_t sizes_of(const config *c, pack_options *o) {
     model *net;
-    *context = 0;
-    if (c->pack.template == CHAT_NO) return ERR_OK;
+    bool labels = o->template == CHAT_LABELS || o->template == CHAT_NUMBERS, texts = o->template == CHAT_TEXT;
+    if (o->template == CHAT_NO) return ERR_OK;
     TRY(model_open(&net, model_types[c->model.type], &c->model.of));
-    *context = net->vocab || c->pack.template == CHAT_LABELS || c->pack.template == CHAT_NUMBERS ? net->context : 0;
+    bool says = net->says;
+    o->context = texts ? net->reads : net->vocab || labels ? net->context : 0;
+    o->says = net->context - net->reads, o->end = (int32_t)net->end;
     model_close(net);
-    if (*context) return ERR_OK;
+    if (texts != says)
+        return err_set(
+            ERR_CONFIG,
+            says ? "a model of [model] task = text reads a text and says another one: set [pack] template = "
+                   "text"
+                 : "[pack] template = text is for a model that reads a text and says another one: set [model] "
+                   "type = t5, task = text, context and decoder_context as the run will have them");
+    if (o->context) return ERR_OK;
     return err_set(ERR_CONFIG,
                    "[pack] template makes samples as long as [model] context, and a model of type %s reads no tokens: "
                    "set [model] type and context as the run will have them",
                    model_types[c->model.type]->name);
+}
+
+static void print_texts(const pack_report *r, const pack_options *o, FILE *out) {
+    fprintf(out,
+            "        %" PRId64 " samples of texts of at most %" PRId64 " and %" PRId64 " tokens, with %" PRId64
+            " tokens of answers; %" PRId64 " cut to fit\n",
+            r->documents, o->context, o->says, r->answers, r->cut);
 }
 
 static void print_answers(const pack_report *r, int64_t context, FILE *out) {
@@ -248,22 +264,20 @@ err_t verb_pack(const config *c, FILE *out) {
     pack_report r;
     pack_bar bar = {.began = clock_now()};
     bool draws = isatty(STDERR_FILENO);
-    int64_t context;
-    TRY(context_of(c, &context));
-    TRY(pack_run(&(pack_options){.input = c->pack.input,
-                                 .output = c->pack.output,
-                                 .shard_tokens = c->pack.shard_tokens,
-                                 .val_fraction = c->pack.val_fraction,
-                                 .compress = c->pack.compress,
-                                 .tokenizer = c->pack.tokenizer,
-                                 .text_key = c->pack.text_key,
-                                 .template = c->pack.template,
-                                 .context = context,
-                                 .documents = c->pack.documents,
-                                 .threads = (int)c->device.threads,
-                                 .progress = draws ? draw_pack : NULL,
-                                 .ctx = &bar},
-                 &r));
+    pack_options o = {.input = c->pack.input,
+                      .output = c->pack.output,
+                      .shard_tokens = c->pack.shard_tokens,
+                      .val_fraction = c->pack.val_fraction,
+                      .compress = c->pack.compress,
+                      .tokenizer = c->pack.tokenizer,
+                      .text_key = c->pack.text_key,
+                      .template = c->pack.template,
+                      .documents = c->pack.documents,
+                      .threads = (int)c->device.threads,
+                      .progress = draws ? draw_pack : NULL,
+                      .ctx = &bar};
+    TRY(sizes_of(c, &o));
+    TRY(pack_run(&o, &r));
     if (draws && r.documents) fprintf(stderr, "\n");
     fprintf(out,
             "packed  %" PRId64 " file%s, %" PRId64 " bytes (%" PRId64
@@ -275,13 +289,14 @@ err_t verb_pack(const config *c, FILE *out) {
         fprintf(out,
                 "        %" PRId64 " samples of %" PRId64 " classes for a context of %" PRId64 " tokens; %" PRId64
                 " cut to fit\n",
-                r.documents, r.classes, context, r.cut);
+                r.documents, r.classes, o.context, r.cut);
     else if (r.numbers)
         fprintf(out,
                 "        %" PRId64 " samples with numbers for a context of %" PRId64 " tokens; %" PRId64
                 " cut to fit\n",
-                r.documents, context, r.cut);
-    else if (context) print_answers(&r, context, out);
+                r.documents, o.context, r.cut);
+    else if (o.template == CHAT_TEXT) print_texts(&r, &o, out);
+    else if (o.context) print_answers(&r, o.context, out);
     else if (r.documents)
         fprintf(out,
                 "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n",

@@ -99,6 +99,9 @@ double vocabulary_flops(const model *m, const operation *o);
 // ends the last block. W as next_token_loss'. A pass that predicts gives the scores of one row (pass.row).
 void target_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);
 
+// After target_loss: its targets are answers (model.says).
+void target_answers(graph *g);
+
 // The model's first input as a matrix of so many columns.
 value samples(graph *g, const char *name, int64_t width);
 

@@ -42,3 +42,9 @@ void target_loss(graph *g, value x, const char *weight, int64_t vocab, int tied,
     m->adds_once = chunks == 1;
     vocabulary_head(g, o, x, weight, vocab, tied, chunks, std);
 }
+
+void target_answers(graph *g) {
+    model *m = g->m;
+    m->says = g->head.says = true;
+    m->metrics = 1, m->metric[0] = "accuracy";
+}

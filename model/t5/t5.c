@@ -144,7 +144,7 @@ static void t5_page(graph *g, const void *options) {
     const t5_options *o = options;
     dropout_rate(g, o->dropout);
     begin_block(g, "embedding");
-    value x = embedding(g, "shared.weight", NULL, o->vocab, o->context + o->decoder_context, o->embed, 1, 1), d;
+    value x = embedding(g, "shared.weight", NULL, o->vocab, o->context + o->says, o->embed, 1, 1), d;
     sample_length(g, "length");
     leave(g, dropout(g, x, DROP_EMBED));
     encoder(g, o);
@@ -156,6 +156,7 @@ static void t5_page(graph *g, const void *options) {
     target_loss(g, d, "lm_head.weight", o->vocab, o->tied ? 0 : -1, o->head_chunks, o->tied ? 0 : of_fan(o->embed));
     g->m->mask = o->sentinel_token, g->m->begin = o->begin_token, g->m->end = o->end_token, g->m->reads = o->context,
     g->m->window = o->window, g->m->left_out = o->left_out, g->m->spans = o->spans;
+    if (o->task == T5_TEXT) target_answers(g);
     leave(g, 0);
 }
 
@@ -171,6 +172,7 @@ static void t5_describe(const void *options, char *dst, size_t room) {
 #define OPTIONS t5_options
 
 static const setting keys[] = {
+    ROW(task, MAY, KEY_WORD, "spans", 0, 0, "spans text", "objective", "what is learned: spans that were left out of a text, or the text that answers another one"),
     INT(layers, SHAPE, "12", 1, 1024, "num_layers depth", "layers of the encoder"),
     INT(decoder_layers, SHAPE, "0", 0, 1024, "num_decoder_layers", "layers of the decoder; 0 = as many as the encoder has"),
     INT(heads, SHAPE, "12", 1, 1024, "num_heads num_attention_heads", "attention heads"),
@@ -180,12 +182,13 @@ static const setting keys[] = {
     ROW(activation, SHAPE, KEY_WORD, "geglu", 0, 0, "geglu relu", "feed_forward_proj", "of the MLP: a gate with GELU (version 1.1), or ReLU (1.0)"),
     INT(vocab, SHAPE, "32128", 4, 16777216, "vocab_size", "number of different tokens"),
     INT(context, MAY, "512", 4, 1048576, "n_positions seq_len inputs_length", "tokens that the encoder reads"),
+    INT(decoder_context, MAY, "0", 0, 1048576, "max_target_length targets_length", "task = text: tokens that the decoder says, the end token included; 0 = as many as context"),
     ROW(tied, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "tie_word_embeddings", "the head is the embedding, of the decoder's rows times embed^-0.5 (1.0); no: its own (1.1)"),
     INT(buckets, SHAPE, "32", 4, DISTANCE_BUCKETS, "relative_attention_num_buckets", "distances that attention tells apart"),
     INT(max_distance, MEANING, "128", 2, 1048576, "relative_attention_max_distance", "positions farther away than this share a bucket"),
-    REAL(noise, MAY, "0.15", 0, 0.9, "noise_density corruption_rate", "share of a sample's tokens that the decoder has to say"),
-    REAL(span, MAY, "3", 1, 1024, "mean_noise_span_length", "mean number of tokens that are left out together"),
-    INT(sentinel_token, MAY, "32099", 0, 16777215, "extra_id_0", "stands for the first span that is left out; those before it for the next ones"),
+    REAL(noise, MAY, "0.15", 0, 0.9, "noise_density corruption_rate", "task = spans: share of a sample's tokens that the decoder has to say"),
+    REAL(span, MAY, "3", 1, 1024, "mean_noise_span_length", "task = spans: mean number of tokens that are left out together"),
+    INT(sentinel_token, MAY, "32099", 0, 16777215, "extra_id_0", "task = spans: stands for the first span that is left out; those before it for the next ones"),
     INT(begin_token, MAY, "0", 0, 16777215, "decoder_start_token_id", "the token that the decoder's text begins with"),
     INT(end_token, MAY, "1", 0, 16777215, "eos_token_id", "the token that both texts end with"),
     REAL(norm_eps, MAY, "1e-6", 0, 1, "layer_norm_epsilon", "added to the mean square in RMS norms"),
@@ -211,7 +214,7 @@ static err_t check_buckets(const t5_options *o, model_rule *r) {
 static err_t check_tokens(const t5_options *o, model_rule *r) {
     const int64_t token[] = {o->sentinel_token, o->begin_token, o->end_token};
     static const char *const key[] = {"sentinel_token", "begin_token", "end_token"};
-    for (int i = 0; i < 3; i++)
+    for (int i = o->task == T5_TEXT; i < 3; i++)
         if (token[i] >= o->vocab)
             return rule_break(r, KEYS(key[i], "vocab"),
                               "%s = %" PRId64 " is no token: vocab = %" PRId64 " has tokens 0 to %" PRId64, key[i],
@@ -223,25 +226,41 @@ static err_t check_tokens(const t5_options *o, model_rule *r) {
                       o->spans, o->sentinel_token, o->sentinel_token + 1);
 }
 
-static void choose_spans(t5_options *o) {
+// How long samples are.
+static err_t choose_lengths(t5_options *o, model_rule *r) {
     t5_spans s = t5_spans_for(o->context, o->noise, o->span);
+    if (o->task == T5_TEXT) {
+        rule_choose(r, "decoder_context", &o->decoder_context, o->context);
+        o->window = o->left_out = o->spans = 0;
+        o->says = o->decoder_context;
+        if (o->says >= 2) return ERR_OK;
+        return rule_break(r, KEYS("decoder_context"),
+                          "decoder_context = 1 has room for the token that ends an answer, and for none of it: set "
+                          "decoder_context = 2 or more");
+    }
     o->window = s.window, o->left_out = s.noise, o->spans = s.spans;
-    o->decoder_context = s.targets;
+    o->says = s.targets;
+    if (o->decoder_context == 0) return ERR_OK;
+    return rule_break(r, KEYS("decoder_context", "task"),
+                      "decoder_context = %" PRId64
+                      " is for task = text: with task = spans the decoder says what is left "
+                      "out, %" PRId64 " tokens; set decoder_context = 0, or task = text",
+                      o->decoder_context, o->says);
 }
 
 static err_t t5_resolve(void *options, model_rule *r) {
     t5_options *o = options;
     rule_choose(r, "decoder_layers", &o->decoder_layers, o->layers);
     TRY(check_buckets(o, r));
-    choose_spans(o);
+    TRY(choose_lengths(o, r));
     TRY(check_tokens(o, r));
-    int64_t least = o->decoder_context < o->context ? o->decoder_context : o->context;
+    int64_t least = o->says < o->context ? o->says : o->context;
     TRY(rule_divide_encoder(r, "t5", least, &o->by));
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->divided[1] = "hidden", r->value[1] = o->hidden;
     r->blocks = (int)(o->layers + o->decoder_layers) + 3;
     r->tied = o->tied, r->shared = true;
-    rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->decoder_context, o->vocab, r->gpu));
+    rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->says, o->vocab, r->gpu));
     return ERR_OK;
 }
 

@@ -7,18 +7,21 @@
 #include <stdint.h>
 
 typedef enum { T5_GEGLU, T5_RELU } t5_activation;
+typedef enum { T5_SPANS, T5_TEXT } t5_task;
 
 typedef struct t5_options {
     model_division by;
+    int task;        // t5_task
     int activation;  // t5_activation
     bool tied;
     int64_t layers, decoder_layers, heads, head_dim, embed, hidden, vocab;  // head_dim, decoder_layers 0: by resolve
-    int64_t context, decoder_context;  // tokens of the encoder; of the decoder, by resolve
+    int64_t context, decoder_context;  // tokens of the encoder; of T5_TEXT of the decoder, 0 in the file: by resolve
+    int64_t says;                      // tokens of the decoder: by resolve
     int64_t buckets, max_distance;
     double noise, span, norm_eps, dropout;
     int64_t sentinel_token, begin_token, end_token;
     int64_t head_chunks;              // 0 in the file: chosen by resolve
-    int64_t window, left_out, spans;  // of a sample
+    int64_t window, left_out, spans;  // of a sample of T5_SPANS
 } t5_options;
 
 // t5/spans.c: what of a window of tokens is left out, as T5's own code divides it (Raffel et al. 2020, section 3.1.4):

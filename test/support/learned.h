@@ -37,10 +37,27 @@ static inline void near(const char *task, const char *what, const float *found, 
         fail_msg("%s: %s: a square of %g, in %g of %g", task, what, differs, all, norm);
 }
 
+// Where some losses of a step do not count, its gradient is divided by the number of those that do only when the
+// weights are updated: what it is multiplied by then. The validation data begin with the samples of the first step.
+static inline float step_factor(session *x) {
+    const config *c = x->cfg;
+    int64_t T = x->net->losses, counted = 0;
+    int32_t *targets = malloc((size_t)T * sizeof *targets);
+    void *to[MODEL_INPUTS] = {0};
+    to[x->net->targets] = targets;
+    for (int64_t n = 0; config_weighs(c) && n < c->batch.global; n++) {
+        OK(source_look(x->val, n, to));
+        for (int64_t t = 0; t < T; t++) counted += targets[t] >= 0;
+    }
+    free(targets);
+    return counted ? (float)((double)(c->batch.global * T) / (double)counted) : 1;
+}
+
 static inline void gradients_agree(session *x, const st_file *f, const char *task) {
     model *m = x->net;
     int64_t steps;
     double *norms = golden(f, "norms", &steps);
+    float factor = step_factor(x);
     OK(step_gradient(&x->runner, x->data, 1));
     tensor *grad = &x->state.grad[x->state.sum_buffer * m->params];
     for (int i = 0; i < m->params; i++) {
@@ -51,6 +68,7 @@ static inline void gradients_agree(session *x, const st_file *f, const char *tas
         float *host = malloc(tensor_bytes(&grad[i])), *ours = host;
         OK(stream_copy(x->s, host, grad[i].data, tensor_bytes(&grad[i])));
         OK(stream_wait(x->s));
+        for (int64_t k = 0; k < tensor_count(&grad[i]); k++) host[k] *= factor;
         for (int k = 0; k < parts; k++) {
             char name[256];
             int64_t n, rows = part[k].rows * (p->dims > 1 ? p->size[1] : 1);

@@ -2,11 +2,12 @@
 # Golden files of T5: small models of transformers with random weights, of version 1.0 and 1.1, and what transformers computes with them.
 #
 #   python3 make_t5.py                      writes tokens.bin, and in v1.0/ and v1.1/ config.json, model.safetensors, golden.safetensors and more.ini, the settings that
-#                                           inspect does not know
+#                                           inspect does not know; texts.jsonl, and in both texts.safetensors
 #
 # golden.safetensors, of computation in double: encoder (G,Te,C), what the encoder gives for the first batch, said, the tokens that the decoder says greedily of the first 9 tokens, at most 12, losses and norms of each of 20 steps, final_loss, and grad/NAME of
-# the first step. Needs torch, transformers and numpy. test/test_t5.c compares.
-import os, pathlib
+# the first step. texts.safetensors, of the samples in texts.jsonl with their answers as labels, whose room is -100: losses, norms, final_loss, and of v1.0 grad/NAME.
+# Needs torch, transformers and numpy. test/test_t5.c compares.
+import json, os, pathlib
 
 os.environ.update(OMP_NUM_THREADS='1', HF_HUB_OFFLINE='1', TRANSFORMERS_VERBOSITY='error')
 import numpy as np
@@ -67,6 +68,62 @@ def batches(tokens, W):
         yield {'input_ids': x, 'attention_mask': mask, 'labels': y}
 
 
+# A sample of texts.jsonl, of bytes: the encoder's text, its mask, and labels. As data/text/to_text.h says it, where texts are too long, too.
+def text_sample(line, TD=12):
+    a, b = list((line.get('prompt') or line['text']).encode()), line.get('text_b')
+    y = list((line.get('response') or line['label']).encode())[:TD - 1] + [END]
+    if b is None: x = a[:TE - 1] + [END]
+    else:
+        b, room = list(b.encode()), TE - 2
+        if len(a) + len(b) > room:
+            less = min(len(b), len(a), room // 2)
+            a, b = (a[:less], b[:room - less]) if len(a) <= len(b) else (a[:room - less], b[:less])
+        x = a + [END] + b + [END]
+    return x + [BEGIN] * (TE - len(x)), [1] * len(x) + [0] * (TE - len(x)), y + [-100] * (TD - len(y))
+
+
+def text_batches(W):
+    lines = [json.loads(line) for line in (HERE / 'texts.jsonl').read_text().splitlines()]
+    for s in range(STEPS):
+        x, mask, y = (torch.tensor(part) for part in zip(*[text_sample(lines[n % W]) for n in range(s * G, (s + 1) * G)]))
+        yield {'input_ids': x, 'attention_mask': mask, 'labels': y}
+
+
+def write_texts():
+    rng, lines = np.random.RandomState(2), []
+    words = ['red', 'blue', 'old', 'seven', 'lamp', 'river', 'of', 'stone', 'under', 'grey']
+    text = lambda n: ' '.join(words[k] for k in rng.randint(0, len(words), n))
+    for k in range(23):
+        if k % 3 == 0: lines.append({'prompt': text(1 + k % 9), 'response': text(1 + k % 4)})
+        elif k % 3 == 1: lines.append({'text': text(1 + k % 6), 'label': words[k % 4]})
+        else: lines.append({'text': text(1 + k % 7), 'text_b': text(1 + k % 5), 'label': words[k % 4]})
+    (HERE / 'texts.jsonl').write_text(''.join(json.dumps(line) + '\n' for line in lines))
+    return len(lines)
+
+
+def run_texts(folder, W):
+    model = T5ForConditionalGeneration.from_pretrained(HERE / folder).double().eval()
+    out, losses, norms, first = {}, [], [], None
+    decay = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() == 1]
+    opt = torch.optim.AdamW([{'params': decay, 'weight_decay': 0.1}, {'params': rest, 'weight_decay': 0.0}], lr=LR, betas=(0.9, 0.99), eps=1e-8)
+    for b in text_batches(W):
+        opt.zero_grad()
+        loss = model(**b).loss
+        loss.backward()
+        if first is None:
+            first = b
+            for name, p in model.named_parameters():
+                if p.grad is not None and folder == 'v1.0': out['grad/' + name] = p.grad.float().clone()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
+        losses.append(float(loss.detach()))
+        opt.step()
+    out['final_loss'] = torch.tensor([float(model(**first).loss.detach())], dtype=torch.float64)
+    out['losses'], out['norms'] = torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
+    save_file(out, HERE / folder / 'texts.safetensors')
+    print(folder, 'texts', losses[0], losses[-1], float(out['final_loss']))
+
+
 def run(folder, model):
     torch.manual_seed(5)
     tied = folder == 'v1.0'
@@ -117,3 +174,5 @@ sizes = dict(vocab_size=V, d_model=24, d_kv=6, d_ff=40, num_layers=2, num_decode
              dropout_rate=0.0, decoder_start_token_id=BEGIN)
 run('v1.0', T5ForConditionalGeneration(T5Config(**sizes, feed_forward_proj='relu')))
 run('v1.1', T5ForConditionalGeneration(T5Config(**sizes, feed_forward_proj='gated-gelu', tie_word_embeddings=False)))
+lines = write_texts()
+for folder in ('v1.0', 'v1.1'): run_texts(folder, lines)
