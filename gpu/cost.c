@@ -151,20 +151,29 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
                      10 * pairs(args->y, args->window, args->all)};
 }
 
-// Multiply-adds of one Tq x Tk product of all heads; causal: as far as a query sees.
-static double cross_pairs(const tensor *q, const tensor *kv, bool causal) {
-    double Tq = (double)q->size[1], Tk = (double)kv->size[1], all = Tq * Tk, seen = Tq < Tk ? Tq : Tk;
-    if (causal) all -= seen * (seen - 1) / 2 + (Tk - seen) * Tq;
+// Multiply-adds of one Tq x Tk product of all heads; causal: as far as a query sees, of which the first one is at
+// position `first`.
+static double cross_pairs(const tensor *q, const tensor *kv, bool causal, int64_t first) {
+    double Tq = (double)q->size[1], Tk = (double)kv->size[1], at = (double)first, all = Tq * Tk;
+    double n = Tk > at ? Tk - at : 0;  // queries at the position of a key
+    if (n > Tq) n = Tq;
+    if (causal) all = n * at + n * (n + 1) / 2 + (Tq - n) * Tk;
     return (double)q->size[0] * all * (double)q->size[2];
+}
+
+// Bytes of the keys and values that are read: of queries in the middle of a text, up to the last one.
+static double cross_reach(const cross_attention_forward_args *args) {
+    double Tk = (double)args->kv->size[1], seen = (double)(args->first + args->q->size[1]);
+    return args->causal && args->first && seen < Tk ? size_of(args->kv) * seen / Tk : size_of(args->kv);
 }
 
 op_cost cross_attention_forward_cost(const cross_attention_forward_args *args) {
     return (op_cost){args->q->type,
                      {ROWS(args->q), args->kv->size[1], args->q->size[2]},
                      args->drop ? COST_DROPOUT : 0,
-                     size_of(args->y) + size_of(args->lse) + size_of(args->q) + size_of(args->kv) +
+                     size_of(args->y) + size_of(args->lse) + size_of(args->q) + cross_reach(args) +
                          size_of(args->bias) + size_of(args->lengths),
-                     4 * cross_pairs(args->q, args->kv, args->causal)};
+                     4 * cross_pairs(args->q, args->kv, args->causal, args->first)};
 }
 
 op_cost cross_attention_backward_cost(const cross_attention_backward_args *args) {
@@ -174,7 +183,7 @@ op_cost cross_attention_backward_cost(const cross_attention_backward_args *args)
                      size_of(args->dq) + size_of(args->dkv) + size_of(args->parts) + size_of(args->delta) +
                          size_of(args->dy) + size_of(args->y) + size_of(args->lse) + size_of(args->q) +
                          size_of(args->kv) + size_of(args->bias) + size_of(args->lengths),
-                     10 * cross_pairs(args->q, args->kv, args->causal)};
+                     10 * cross_pairs(args->q, args->kv, args->causal, 0)};
 }
 
 op_cost distance_bias_forward_cost(const distance_bias_forward_args *args) {

@@ -79,15 +79,21 @@ typedef struct distance_bias_backward_args {
 // the sample's first lengths[b] keys; causal: of these those up to its own position. A length below 1 counts as 1, and
 // one above Tk as Tk. Where B is several slices of the heads, of `samples` samples each, each slice has its own bias,
 // and lengths are those of the samples. All is computed in FP32, and rounded to E at the end.
+//
+// The queries may be some of a longer text: query i is then at position first + i, from which distances count. A bias
+// may be one of P queries, first + Tq of them or more: element d + P - 1 of a row belongs to distance d. What no query
+// sees is not read, so keys that a growing text does not have yet may be anything. A row of y has the same bits,
+// however many queries come with it, and whatever P and Tk are.
 typedef struct cross_attention_forward_args {
     tensor *y;           // (B,Tq,H*D) E (=)
     tensor *lse;         // (B,H,Tq) FP32 (=)  log-sum-exp of each row, saved for backward
     const tensor *q;     // (B,Tq,H*D) E
     const tensor *kv;    // (B,Tk,2*H*D) E
-    const tensor *bias;  // (S,H,Tq+Tk-1) FP32; NULL: none
+    const tensor *bias;  // (S,H,P+Tk-1) FP32; NULL: none
     int heads;
     float scale;
     bool causal;
+    int64_t first;            // position of the first query; 0 with dropout
     const tensor *lengths;    // (samples) INT32; NULL: Tk
     const dropout_key *drop;  // acts on the probabilities, element (h*Tq + i)*Tk + j of a sample; NULL: none
     int64_t samples;          // of a slice; 0: there is one slice

@@ -5,7 +5,8 @@
 typedef struct cross_shape {
     int heads, head, queries, keys;
     int64_t channels;        // H * D: of a query; a key has twice as many
-    int64_t distances;       // Tq + Tk - 1
+    int64_t distances;       // of a row of the bias: P + Tk - 1
+    int first;               // position of the first query
     const float *bias;       // (S,H,distances); NULL: none
     const int32_t *lengths;  // of samples; NULL: all keys
     float scale;
@@ -18,18 +19,23 @@ typedef struct cross_shape {
 } cross_shape;
 
 static cross_shape cross_shape_of(const tensor *q, const tensor *kv, const tensor *bias, const tensor *lengths,
-                                  int heads, int64_t samples, int first_head, const dropout_key *drop) {
+                                  int heads, int64_t first, int64_t samples, int first_head, const dropout_key *drop) {
     cross_shape z = {};
     assert(q->dims == 3 && kv->dims == 3 && heads > 0 && q->size[2] % heads == 0 && kv->size[2] == 2 * q->size[2]);
     assert(kv->size[0] == q->size[0] && kv->type == q->type && (!lengths || lengths->type == INT32));
     z.heads = heads, z.head = (int)q->size[2] / heads, z.queries = (int)q->size[1], z.keys = (int)kv->size[1];
-    z.channels = q->size[2], z.distances = z.queries + z.keys - 1;
+    z.channels = q->size[2], z.first = (int)first, z.distances = first + z.queries + z.keys - 1;
     z.bias = bias ? (const float *)bias->data : NULL;
     z.lengths = lengths ? (const int32_t *)lengths->data : NULL;
     z.samples = (int)(samples ? samples : q->size[0]), z.first_head = first_head, z.stays = 1;
     z.wide = ((uintptr_t)q->data | (uintptr_t)kv->data) % 16 == 0 && z.head % 8 == 0;
     assert(q->size[0] % z.samples == 0);
-    assert(!bias || (bias->type == FP32 && tensor_count(bias) == q->size[0] / z.samples * heads * z.distances));
+    if (bias) {
+        const int64_t rows = q->size[0] / z.samples * heads;
+        assert(bias->type == FP32 && tensor_count(bias) % rows == 0 && tensor_count(bias) / rows >= z.distances);
+        z.distances = tensor_count(bias) / rows;
+    }
+    assert(first >= 0 && (!first || !drop || !(drop->p > 0)));
     if (!drop || !(drop->p > 0)) return z;
     z.drop = true, z.key = *drop, z.limit = dropout_limit(drop->p), z.stays = 1.0f / (1.0f - drop->p);
     return z;
@@ -52,7 +58,7 @@ __device__ __forceinline__ cross_pair cross_pair_of(const cross_shape &z, int pa
     cross_pair m;
     m.sample = pair / z.heads, m.head = pair % z.heads, m.stat = (int64_t)pair * z.queries;
     m.length = z.lengths ? max(1, min(z.lengths[m.sample % z.samples], z.keys)) : z.keys;
-    m.bias = z.bias ? z.bias + (m.sample / z.samples * z.heads + m.head) * z.distances + z.queries - 1 : NULL;
+    m.bias = z.bias ? z.bias + (m.sample / z.samples * z.heads + m.head) * z.distances + z.distances - z.keys : NULL;
     return m;
 }
 
@@ -64,11 +70,11 @@ __device__ __forceinline__ int64_t cross_key(const cross_shape &z, const cross_p
 }
 
 __device__ __forceinline__ bool cross_sees(const cross_shape &z, const cross_pair &m, int query, int key) {
-    return query < z.queries && key < m.length && (!z.causal || key <= query);
+    return query < z.queries && key < m.length && (!z.causal || key <= z.first + query);
 }
 
 __device__ __forceinline__ float cross_score(const cross_shape &z, const cross_pair &m, float s, int query, int key) {
-    return m.bias ? fmaf(s, z.scale, m.bias[key - query]) : s * z.scale;
+    return m.bias ? fmaf(s, z.scale, m.bias[key - z.first - query]) : s * z.scale;
 }
 
 // Does dropout leave the probability?
@@ -100,7 +106,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
     const int tiles = (z.queries + OWN - 1) / OWN, first = blockIdx.x % tiles * OWN;
     const cross_pair m = cross_pair_of(z, blockIdx.x / tiles);
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, row = warp * R;
-    const int end = z.causal ? min(m.length, first + OWN) : m.length;
+    const int end = z.causal ? min(m.length, z.first + min(first + OWN, z.queries)) : m.length;
     const int64_t stride = 2 * z.channels;
     const T *keys = kv + cross_key(z, m, 0), *values = keys + z.channels;
     float sum[R][W / WARP] = {}, max[R], total[R], s[R];
@@ -108,11 +114,11 @@ __global__ void __launch_bounds__(ATT_THREADS)
     for (int r = 0; r < R; r++) max[r] = ATT_NO_SCORE, total[r] = 0;
     floats_load<W, W, OWN>(own, q + cross_query(z, m, first), z.channels, z.queries - first, z.head, z.wide);
     for (int key = 0; key < end; key += PASS) {
-        floats_load<W, W + 4, PASS>(pass, keys + key * stride, stride, z.keys - key, z.head, z.wide);
+        floats_load<W, W + 4, PASS>(pass, keys + key * stride, stride, end - key, z.head, z.wide);
         __syncthreads();
         floats_scores<W, R>(s, own + row * W, pass);
         __syncthreads();  // v overwrites k
-        floats_load<W, W + 4, PASS>(pass, values + key * stride, stride, z.keys - key, z.head, z.wide);
+        floats_load<W, W + 4, PASS>(pass, values + key * stride, stride, end - key, z.head, z.wide);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int query = first + row + r;
@@ -280,8 +286,8 @@ static err_t backward_launch(const cross_attention_backward_args *a, const cross
 }
 
 err_t cuda_cross_attention_forward(const cross_attention_forward_args *args, stream *s) {
-    cross_shape z = cross_shape_of(args->q, args->kv, args->bias, args->lengths, args->heads, args->samples,
-                                   args->first_head, args->drop);
+    cross_shape z = cross_shape_of(args->q, args->kv, args->bias, args->lengths, args->heads, args->first,
+                                   args->samples, args->first_head, args->drop);
     z.scale = args->scale, z.causal = args->causal;
     assert(args->y->type == args->q->type && tensor_count(args->y) == tensor_count(args->q));
     assert(args->lse->type == FP32 && tensor_count(args->lse) == args->q->size[0] * z.heads * z.queries);
@@ -291,7 +297,7 @@ err_t cuda_cross_attention_forward(const cross_attention_forward_args *args, str
 }
 
 err_t cuda_cross_attention_backward(const cross_attention_backward_args *args, stream *s) {
-    cross_shape z = cross_shape_of(args->q, args->kv, args->bias, args->lengths, args->heads, args->samples,
+    cross_shape z = cross_shape_of(args->q, args->kv, args->bias, args->lengths, args->heads, 0, args->samples,
                                    args->first_head, args->drop);
     const int64_t rows = args->q->size[0] * z.heads * z.queries;
     z.scale = args->scale, z.causal = args->causal;
@@ -299,7 +305,7 @@ err_t cuda_cross_attention_backward(const cross_attention_backward_args *args, s
     assert(args->dq->type == args->q->type && tensor_count(args->dq) == tensor_count(args->q));
     assert(args->dkv->type == args->q->type && tensor_count(args->dkv) == tensor_count(args->kv));
     assert(args->lse->type == FP32 && args->delta->type == FP32 && tensor_count(args->delta) == rows);
-    assert(!args->parts || args->parts->type == FP32);
+    assert(z.distances == z.queries + z.keys - 1 && (!args->parts || args->parts->type == FP32));
     TRY(cross_fits(&z, "cross_attention_backward"));
     BY_TYPE(args->q->type, T,
             LAUNCH((cross_delta_kernel<T>), (unsigned)ceil_div(rows, ATT_WARPS), ATT_THREADS, 0, s,

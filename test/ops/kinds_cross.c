@@ -8,16 +8,23 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- cross_attention: B Tq Tk C H, 1: with lengths, 1: with a bias, slices; OPT_ERF: not causal ----------------------
+// --- cross_attention: B Tq Tk C H, 1: with lengths, 1: with a bias, slices, first; OPT_ERF: not causal ---------------
 
 enum { CF_Y, CF_LSE, CF_Q, CF_KV, CF_BIAS, CF_LENGTHS };
 enum { CB_DQ, CB_DKV, CB_PARTS, CB_DELTA, CB_DY, CB_Y, CB_LSE, CB_Q, CB_KV, CB_BIAS, CB_LENGTHS };
 
 static const float SCALE = 0.3f;
-enum { FIRST_HEAD = 2 };
+enum { FIRST_HEAD = 2, MORE_QUERIES = 3 };
+
+// Of queries in the middle of a text the bias has that of some after them, too.
+static int64_t bias_queries(const op_run *r) {
+    const int64_t *z = r->row->size;
+    return z[8] ? z[8] + z[1] + MORE_QUERIES : z[1];
+}
 
 typedef struct shape {
-    int64_t B, Tq, Tk, C, H, S, D, n;
+    int64_t B, Tq, Tk, C, H, S, D, first;
+    int64_t P, n;  // queries and distances of the bias
     bool causal;
     const double *q, *kv, *bias, *lengths;
     const dropout_key *drop;
@@ -26,7 +33,8 @@ typedef struct shape {
 static shape shape_of(const op_run *r, int q, int kv, int bias, int lengths) {
     const int64_t *z = r->row->size;
     shape s = {.B = z[0], .Tq = z[1], .Tk = z[2], .C = z[3], .H = z[4], .S = z[7] ? z[7] : 1};
-    s.D = s.C / s.H, s.n = s.Tq + s.Tk - 1, s.causal = !(r->row->options & OPT_ERF);
+    s.D = s.C / s.H, s.first = z[8], s.P = bias_queries(r), s.n = s.P + s.Tk - 1,
+    s.causal = !(r->row->options & OPT_ERF);
     s.drop = r->has_drop ? &r->drop : NULL;
     if (q >= 0) s.q = r->arg[q].value, s.kv = r->arg[kv].value;
     if (bias >= 0 && z[6]) s.bias = r->arg[bias].value;
@@ -37,7 +45,7 @@ static shape shape_of(const op_run *r, int q, int kv, int bias, int lengths) {
 static int64_t seen_by(const shape *s, int64_t b, int64_t i) {
     int64_t n = s->lengths ? (int64_t)s->lengths[b % (s->B / s->S)] : s->Tk;
     n = n < 1 ? 1 : n > s->Tk ? s->Tk : n;
-    return s->causal && i + 1 < n ? i + 1 : n;
+    return s->causal && s->first + i + 1 < n ? s->first + i + 1 : n;
 }
 static const double *row_of(const double *x, const shape *s, int64_t T, int64_t parts, int64_t b, int64_t t, int part,
                             int64_t h) {
@@ -57,7 +65,7 @@ static double scores(const shape *s, int64_t b, int64_t h, int64_t i, double *x)
         const double *k = row_of(s->kv, s, s->Tk, 2, b, j, 0, h);
         x[j] = 0;
         for (int64_t d = 0; d < s->D; d++) x[j] += (double)SCALE * q[d] * k[d];
-        if (s->bias) x[j] += s->bias[(b / (s->B / s->S) * s->H + h) * s->n + j - i + s->Tq - 1];
+        if (s->bias) x[j] += s->bias[(b / (s->B / s->S) * s->H + h) * s->n + j - (s->first + i) + s->P - 1];
         most = fmax(most, x[j]);
     }
     for (int64_t j = 0; j < n; j++) sum += exp(x[j] - most);
@@ -126,7 +134,7 @@ static void add_inputs(op_run *r) {
     double wide = r->row->options & OPT_EXTREME ? 30 : 1;  // exp without a maximum would overflow
     arg *q = arg_add(r, "q", IN, r->row->type, 3, z[0], z[1], z[3]),
         *kv = arg_add(r, "kv", IN, r->row->type, 3, z[0], z[2], 2 * z[3]),
-        *bias = arg_add(r, "bias", IN, FP32, 3, S, z[4], z[1] + z[2] - 1),
+        *bias = arg_add(r, "bias", IN, FP32, 3, S, z[4], bias_queries(r) + z[2] - 1),
         *lengths = arg_add(r, "lengths", IN, INT32, 1, z[0] / S, 0, 0);
     q->batch = kv->batch = lengths->batch = S == 1;
     bias->absent = !z[6], lengths->absent = !z[5];
@@ -157,6 +165,7 @@ static err_t forward_call(const op_run *r, const ops *o, tensor *t[ARGS], stream
                                                                       .heads = (int)r->row->size[4],
                                                                       .scale = SCALE,
                                                                       .causal = !(r->row->options & OPT_ERF),
+                                                                      .first = r->row->size[8],
                                                                       .lengths = t[CF_LENGTHS],
                                                                       .drop = r->has_drop ? &key : NULL,
                                                                       .samples = together(r),
@@ -170,11 +179,14 @@ static void forward_reference(op_run *r) {
 static double pairs_of(const op_run *r) {
     const int64_t *z = r->row->size;
     double pairs = 0;
-    for (int64_t i = 0; i < z[1]; i++) pairs += r->row->options & OPT_ERF ? z[2] : i + 1 < z[2] ? i + 1 : z[2];
+    for (int64_t i = z[8]; i < z[8] + z[1]; i++) pairs += r->row->options & OPT_ERF || i + 1 > z[2] ? z[2] : i + 1;
     return (double)(z[0] * z[3]) * pairs;
 }
 static void forward_cost(const op_run *r, double *bytes, double *flops) {
-    *bytes = arg_traffic(r), *flops = 4 * pairs_of(r);
+    const int64_t *z = r->row->size;
+    bool some = z[8] && z[8] + z[1] < z[2] && !(r->row->options & OPT_ERF);
+    double unseen = some ? (double)(z[2] - z[8] - z[1]) / (double)z[2] : 0;
+    *bytes = arg_traffic(r) - unseen * (double)tensor_bytes(&r->arg[CF_KV].t), *flops = 4 * pairs_of(r);
 }
 const op_kind kind_cross_attention_forward = {
     "cross_attention_forward", forward_setup, forward_call, forward_reference, NULL, NULL, forward_cost};

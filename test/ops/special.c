@@ -661,6 +661,7 @@ const special specials[] = {
     {"dropout: rate, keys, samples", dropout_masks},
     {"attention: causal to the bit", attention_causal},
     {"attention: a text that grows has the bits of one that is there", attention_grows},
+    {"cross attention: a text that is said has the bits of one that is there", cross_attention_grows},
     {"what is not finite stays visible", not_finite},
     {"step_decide: truth table", decide_table},
     {"step_decide: sums that were aborted", decide_aborted},

@@ -31,6 +31,7 @@ static const dtype compute_types[] = {FP32, BF16, FP16};
 
 bool attention_causal(const fixture *f, char why[WHY]);
 bool attention_grows(const fixture *f, char why[WHY]);
+bool cross_attention_grows(const fixture *f, char why[WHY]);
 
 // --- special_variants.c ----------------------------------------------------------------------------------------------
 

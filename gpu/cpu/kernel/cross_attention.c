@@ -26,8 +26,9 @@ typedef struct cross {
     int64_t width;          // of a row in scratch: head size, rounded up to whole vectors
     int64_t columns;        // of a row of scores: keys, rounded up to whole tiles
     int64_t channels;
-    int64_t distances;
-    int64_t together;  // samples of a slice of the heads
+    int64_t distances;  // of a row of the bias
+    int64_t first;      // position of the first query
+    int64_t together;   // samples of a slice of the heads
     int64_t first_head;
     float scale;
     bool causal;
@@ -61,8 +62,11 @@ static void slices_of(cross *z, int64_t samples, int first_head, const dropout_k
     z->together = samples ? samples : z->samples, z->first_head = first_head;
     z->drop = drop && drop->p > 0 ? drop : NULL;
     assert(z->samples % z->together == 0 && (!z->drop || z->drop->p < 1));
-    assert(!bias || (bias->type == FP32 && tensor_count(bias) == z->samples / z->together * z->heads * z->distances));
-    (void)bias;
+    if (!bias) return;
+    int64_t rows = z->samples / z->together * z->heads;
+    assert(bias->type == FP32 && tensor_count(bias) >= rows * (z->first + z->distances));
+    z->distances = tensor_count(bias) / rows;
+    assert(tensor_count(bias) == rows * z->distances);
 }
 
 // Keys of a sample that its queries see, and those that query i does.
@@ -71,7 +75,7 @@ static int64_t length_of(const cross *z, int64_t sample) {
     return n < 1 ? 1 : least(n, z->keys);
 }
 static int64_t seen_by(const cross *z, int64_t length, int64_t query) {
-    return z->causal ? least(length, query + 1) : length;
+    return z->causal ? least(length, z->first + query + 1) : length;
 }
 
 // Element number of (sample, query, head, 0) in q and y; of (sample, key, head, 0) in kv's part 0 (k) or 1 (v).
@@ -82,10 +86,11 @@ static int64_t at_key(const cross *z, int64_t sample, int64_t key, int64_t head,
     return ((sample * z->keys + key) * 2 + part) * z->channels + head * z->head;
 }
 
-// The bias of query i and key 0.
+// The bias of query i and key 0: of distance -(first + i), which stands P - 1 = distances - keys after the first one.
 static const float *bias_at(const cross *z, int64_t sample, int64_t head, int64_t query) {
     if (!z->bias) return NULL;
-    return z->bias + (sample / z->together * z->heads + head) * z->distances + (z->queries - 1 - query);
+    return z->bias + (sample / z->together * z->heads + head) * z->distances + (z->distances - z->keys) -
+           (z->first + query);
 }
 
 static int64_t up(int64_t n) { return (n + VL - 1) / VL * VL; }
@@ -207,8 +212,9 @@ err_t KERNEL(cross_attention_forward)(const cross_attention_forward_args *args, 
                    .lse = args->lse->data,
                    .workers = s->workers};
     cross_room f;
+    j.z.scale = args->scale, j.z.causal = args->causal, j.z.first = args->first;
     slices_of(&j.z, args->samples, args->first_head, args->drop, args->bias);
-    j.z.scale = args->scale, j.z.causal = args->causal;
+    assert(args->first >= 0 && (!args->first || !j.z.drop));
     assert(args->y->type == j.z.type && tensor_count(args->y) == tensor_count(args->q));
     assert(args->lse->type == FP32 && tensor_count(args->lse) == j.z.samples * j.z.heads * j.z.queries);
     TRY(reserve(s, cross_layout(&f, &j.z, NULL), "cross_attention_forward"));
@@ -360,6 +366,7 @@ err_t KERNEL(cross_attention_backward)(const cross_attention_backward_args *args
     assert(args->dy->type == j.z.type && args->y->type == j.z.type);
     assert(args->lse->type == FP32 && args->delta->type == FP32 &&
            tensor_count(args->delta) == j.z.samples * j.z.heads * j.z.queries);
+    assert(j.z.distances == j.z.queries + j.z.keys - 1);
     assert(!args->parts ||
            (args->parts->type == FP32 && tensor_count(args->parts) == j.z.samples * j.z.heads * j.z.distances));
     TRY(reserve(s, back_layout(&b, &j.z, NULL), "cross_attention_backward"));
