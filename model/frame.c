@@ -5,6 +5,12 @@ static int64_t cuts(const model *m, width_span w) {
     return m->slices.of == 1 || w == WIDTH_WHOLE ? 1 : w == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
 }
 
+// Of a sample. A pass of one text alone has all its rows, and none of the other one.
+static int64_t sample_rows(const frame *f, const graph_value *x) {
+    if (!x->rows || (f->p->text && x->text == f->p->text)) return T_of(f);
+    return f->p->text && x->text ? 0 : x->rows;
+}
+
 int64_t rows_of_samples(const frame *f, value v) { return f->x->v[v].rows ? f->p->B * f->x->v[v].rows : f->all; }
 
 static int64_t rows_of(const frame *f, row_span r) {
@@ -20,11 +26,12 @@ frame frame_of(net *l, int b, const pass *p, const lists *x) {
 
 tensor at(const frame *f, value v) {
     const graph_value *x = &f->x->v[v];
-    int64_t n = x->rows ? f->p->B * x->rows : rows_of(f, x->at.rows), s = cuts(f->m, x->at.width), S = f->m->slices.of;
+    int64_t n = x->rows ? f->p->B * sample_rows(f, x) : rows_of(f, x->at.rows), s = cuts(f->m, x->at.width),
+            S = f->m->slices.of;
     tensor t = {.data = f->base[f->x->place[v].in] + f->x->place[v].at, .type = x->is_E ? f->type : x->type};
     if (x->shape == SHAPE_PLAIN) return view1(&t, x->width);
     if (x->shape == SHAPE_PER_ROW) return view1(&t, n);
-    if (x->shape == SHAPE_PER_HEAD) return view3(&t, f->p->B * s, x->width / S, x->rows ? x->rows : T_of(f));
+    if (x->shape == SHAPE_PER_HEAD) return view3(&t, f->p->B * s, x->width / S, sample_rows(f, x));
     if (x->at.width == WIDTH_WHOLE || S == 1) return view2(&t, n, x->width);
     return view3(&t, s, n, x->width / S);
 }
@@ -53,6 +60,6 @@ tensor constants_at(const frame *f, int first, int64_t n) { return tensor_rows(&
 
 tensor at_samples(const frame *f, value v) {
     tensor x = at_rows(f, v);
-    int64_t T = f->x->v[v].rows ? f->x->v[v].rows : T_of(f);
+    int64_t T = sample_rows(f, &f->x->v[v]);
     return view3(&x, x.size[0] / T, T, x.size[1]);
 }

@@ -215,6 +215,16 @@ int graph_constant(graph *g, const float *x, int n) {
     return g->constants - n;
 }
 
+void graph_keeps(graph *g, const char *op, int64_t heads, int64_t kv_heads, int64_t head_size) {
+    int64_t S = g->m->slices.of;
+    past p = {.heads = (int)(heads / S), .kv_heads = (int)(kv_heads / S)};
+    bool same = g->past.heads == p.heads && g->past.kv_heads == p.kv_heads && g->head_size == head_size;
+    if (g->layers && (!same || g->b != g->attends + g->layers))
+        graph_mistake(g, op, "expected one in each block from block %d on, with the same heads in all", g->attends);
+    if (!g->layers++) g->attends = g->b;
+    g->past = g->read = p, g->head_size = head_size;
+}
+
 void dropout_rate(graph *g, double p) { g->dropout = g->m->dropout = p; }
 
 bool graph_drops(const graph *g) { return g->dropout > 0 || model_adapts(g->m)->dropout > 0; }
@@ -256,9 +266,10 @@ static bool alike(const model *m, const operation *a, const operation *b) {
 }
 
 static bool same_value(const graph_value *a, const graph_value *b) {
-    return a->width == b->width && a->rows == b->rows && a->H == b->H && a->W == b->W && a->C == b->C &&
-           a->at.rows == b->at.rows && a->at.width == b->at.width && a->shape == b->shape && a->type == b->type &&
-           a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage && a->users == b->users;
+    return a->width == b->width && a->rows == b->rows && a->text == b->text && a->H == b->H && a->W == b->W &&
+           a->C == b->C && a->at.rows == b->at.rows && a->at.width == b->at.width && a->shape == b->shape &&
+           a->type == b->type && a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage &&
+           a->users == b->users;
 }
 
 static bool same_form(const model *m, const block_graph *a, const block_graph *b) {

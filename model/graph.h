@@ -51,7 +51,8 @@ typedef struct graph_value {
     int64_t width;
     int64_t H, W, C;  // of images, H rows of W pixels of C channels: width = H * W * C. 0: it is none
     layout at;
-    int64_t rows;  // of a sample; 0: all its positions
+    int64_t rows;    // of a sample; 0: all its positions
+    pass_text text;  // of which these rows are
     value_shape shape;
     bool is_E;      // of the run's compute type
     dtype type;     // else
@@ -141,6 +142,7 @@ typedef struct graph {
     int64_t chunks;     // of its rows
     head pairs;         // the loss of pairs of texts, beside that of masked tokens; classes 0: there is none
     past past;          // the KV cache
+    past read;          // that of the text that is read, where another one is said
     int attends;        // the first block that has attention
     int layers;         // blocks that have it
     int64_t head_size;  // elements of a head
@@ -208,6 +210,9 @@ bool graph_documents(const graph *g);
 int graph_find_input(const graph *g, const char *name);
 // The same: an image of bytes.
 void graph_image_input(graph *g, const char *name, int64_t H, int64_t W, int64_t C);
+// The block keeps keys and values of so many heads while texts grow. Such blocks follow each other, and have the same
+// heads.
+void graph_keeps(graph *g, const char *op, int64_t heads, int64_t kv_heads, int64_t head_size);
 // Where n numbers are among those that are on the device (lower.h: constants_at).
 int graph_constant(graph *g, const float *x, int n);
 // The page is wrong. The first mistake is kept, with block and operation.

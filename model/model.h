@@ -159,6 +159,9 @@ void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t
 typedef enum { PASS_FORWARD, PASS_BACKWARD, PASS_INPUTS, PASS_WEIGHTS } pass_part;
 err_t model_run(model *m, pass_part part, int first, int last, pass *p);
 
+// Does a pass of this text read weights of the block? What a decoder says needs none of the encoder's.
+bool model_reads_weights(const model *m, int b, pass_text text);
+
 // All blocks.
 static inline err_t model_forward(model *m, pass *p) { return model_run(m, PASS_FORWARD, 0, m->blocks - 1, p); }
 static inline err_t model_backward(model *m, pass *p) { return model_run(m, PASS_BACKWARD, 0, m->blocks - 1, p); }

@@ -74,8 +74,9 @@ err_t model_declare(model *m, arena *a, const model_plan *o) {
     TRY(lower_forms(l, o));
     TRY(declare_memory(l, a, o));
     if (g->layers) {
-        g->past.slices = model_head_slices(m);
-        TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->context, g->head_size));
+        g->past.slices = g->read.slices = model_head_slices(m);
+        TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->context - m->reads, g->head_size));
+        if (m->reads) TRY(past_plan(&g->read, a, o, g->attends, g->layers, m->reads, g->head_size));
     }
     for (int k = 0; k < g->ropes; k++) TRY(arena_2d(a, &l->angles[k], FP32, m->context, g->rope[k].head_size));
     if (g->constants) TRY(arena_1d(a, &l->constants, FP32, g->constants));
@@ -111,13 +112,21 @@ static frame frame_with(net *l, int b, const pass *p, const lists *x) {
     return f;
 }
 
+// A pass of one text does nothing for rows of the other one.
+static bool has_rows(const frame *f, const step *s) {
+    pass_text text = f->x->v[s->v[0]].text;
+    return !f->p->text || !text || text == f->p->text;
+}
+
 // Of the last samples of an evaluation a rank may have none. Then it only meets the others. (Texts have rows for
 // attention also there.)
 static err_t run_list(const frame *f, list_kind k) {
     const step_list *list = &f->x->list[k];
     bool idle = !f->m->stream && !f->matrix;
-    for (int i = 0; i < list->count; i++)
-        if (!idle || list->at[i].meets != MEET_NEVER) TRY(list->at[i].run(f, &list->at[i]));
+    for (int i = 0; i < list->count; i++) {
+        const step *s = &list->at[i];
+        if (has_rows(f, s) && (!idle || s->meets != MEET_NEVER)) TRY(s->run(f, s));
+    }
     return ERR_OK;
 }
 
@@ -149,6 +158,16 @@ static err_t net_run(net *l, int b, pass *p, pass_part part) {
 err_t model_run(model *m, pass_part part, int first, int last, pass *p) {
     for (int i = first; i <= last; i++) TRY(net_run(m->net, part == PASS_FORWARD ? i : first + last - i, p, part));
     return ERR_OK;
+}
+
+bool model_reads_weights(const model *m, int b, pass_text text) {
+    const block_graph *k = &m->net->g.block[b];
+    bool reads = false;
+    for (int i = 0; i < k->ops; i++) {
+        pass_text of = k->v[k->op[i].out[0]].text;
+        reads |= k->op[i].at.w >= 0 && (!text || !of || of == text);
+    }
+    return reads;
 }
 
 // --- opening ---------------------------------------------------------------------------------------------------------
@@ -194,7 +213,7 @@ void model_close(model *m) {
     if (l) {
         drop_plan(l);
         free(l->set), free(l->form[0]), free(l->form[1]);
-        past_close(&l->g.past);
+        past_close(&l->g.past), past_close(&l->g.read);
         graph_close(&l->g);
     }
     free(l), free(m->options), free(m->param), free(m->block);
@@ -203,7 +222,7 @@ void model_close(model *m) {
 
 void model_forget(model *m) {
     drop_plan(m->net);
-    past_close(&m->net->g.past);
+    past_close(&m->net->g.past), past_close(&m->net->g.read);
 }
 
 err_t model_fill(model *m, stream *s) {

@@ -11,7 +11,11 @@ enum { MODEL_INPUTS = 5 };
 typedef struct pass_past {
     int kv_slot;  // 0 .. model_plan.kv_slots-1
     int64_t first;
+    int64_t read;  // of a model that says another text than it reads: tokens of the one that it has read
 } pass_past;
+
+// Of a model that reads one text and says another one.
+typedef enum { TEXT_BOTH, TEXT_READ, TEXT_SAID } pass_text;
 
 // The rows of a micro-batch that are made on demand (model.h: model_table), each once, N = B * tables or fewer of them.
 typedef struct pass_rows {
@@ -56,10 +60,14 @@ typedef struct pass {
     tensor metrics;  // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
     // scores of the next token instead of losses; samples are as long as in[0]
     bool predict;
-    int64_t row;  // when predict, of a model that says another text than it reads: the row whose scores are wanted
+    // when predict, of a model that says another text than it reads, without `past`: the row whose scores are wanted
+    int64_t row;
     // [B] when predict: the samples' earlier positions. If B > 1, each sample has one new position. NULL: there are no
     // earlier ones, and no keys and values are kept
     const pass_past *past;
+    // with `past`, of a model of two texts: the input is of this one alone. TEXT_READ: one sample, all that is read;
+    // its keys and values are kept for what will be said of it, and there are no scores. TEXT_SAID: what is said of it
+    pass_text text;
     // (B,V) FP32 (=), the caller's memory, when predict. Of a model of classes (B,classes): their logits, beside the
     // losses; no data: not wanted
     tensor scores;

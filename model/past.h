@@ -4,6 +4,9 @@
 //   KV slot 1   position 0  1  .  .                           their values
 //
 // A slot has one text. When it ends, the next text gets the slot, says that it has 0 positions, and overwrites them.
+//
+// A model that says another text than it reads has two: of the text that grows, and of the one that it has read, which
+// stays as it is.
 #ifndef MODEL_PAST_H
 #define MODEL_PAST_H
 
@@ -22,6 +25,13 @@ void past_close(past *k);
 // y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs. With slices
 // both are (slices,B*n,...). window: positions that one sees; 0: all.
 err_t past_attend(const past *k, const pass *p, int layer, int window, const tensor *y, const tensor *qkv);
+
+// Keeps the keys and values of the pass's B samples, n new positions each: kv (B*n,2*KV*D), with slices
+// (slices,B*n,...).
+err_t past_keep(const past *k, const pass *p, int layer, const tensor *kv);
+
+// What a slot of a slice has kept: (T,2*KV*D).
+tensor past_slot(const past *k, int layer, int64_t slice, int kv_slot);
 
 // The position of sample b's first new token.
 static inline int64_t past_first(const pass *p, int64_t b) { return p->past ? p->past[b].first : 0; }

@@ -31,7 +31,8 @@ typedef struct predict_ask {
     const int32_t *tokens;  // at most `context` of them
     int64_t count, kept;    // the first `kept` were scored before, in this slot; at least one is new
     // of a model that says another text than it reads (model.reads): tokens of the one that it reads. `tokens` has room
-    // for that, then the other one, which has count - model.reads; what is left has valid tokens
+    // for that, then the other one, which has count - model.reads; what is left has valid tokens. What is read is new
+    // where `kept` is 0; else `kept` counts its room
     int64_t read;
     float *scores;  // (V) out
 } predict_ask;

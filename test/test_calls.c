@@ -331,20 +331,43 @@ static void train(rig *r, digest *d) {
     }
 }
 
-// Two texts begin, one after the other, and grow together; then the first one goes on alone, by several positions.
-static void grow(rig *r, digest *d) {
-    static const struct {
-        int64_t B, n;
-        pass_past past[2];
-    } ask[] = {{1, 5, {{0, 0}}}, {1, 3, {{1, 0}}}, {2, 1, {{0, 5}, {1, 3}}}, {1, 4, {{0, 6}}}};
-    for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
+typedef struct growth {
+    int64_t B, n;
+    pass_past past[2];
+    pass_text text;
+} growth;
+
+static void grow_by(rig *r, digest *d, const growth *ask, size_t asks) {
+    for (size_t i = 0; i < asks; i++) {
         r->B = ask[i].B;
         pass p = pass_of(r, 0);
         p.in[0] = view2(&p.in[0], ask[i].B, ask[i].n);
-        p.predict = true, p.past = ask[i].past;
+        p.predict = true, p.past = ask[i].past, p.text = ask[i].text;
         p.scores = view2(&r->scores, ask[i].B, r->net->vocab);
         run_part(r, d, PASS_FORWARD, &p);
     }
+}
+
+// Two texts begin, one after the other, and grow together; then the first one goes on alone, by several positions. Of
+// two texts each, both are read, and what is said of them grows; then another one is read in the first one's place.
+static void grow(rig *r, digest *d) {
+    static const growth one[] = {
+        {1, 5, {{0, 0, 0}}, TEXT_BOTH},
+        {1, 3, {{1, 0, 0}}, TEXT_BOTH},
+        {2, 1, {{0, 5, 0}, {1, 3, 0}}, TEXT_BOTH},
+        {1, 4, {{0, 6, 0}}, TEXT_BOTH},
+    };
+    static const growth two[] = {
+        {1, 5, {{0, 0, 5}}, TEXT_READ},
+        {1, 2, {{0, 0, 5}}, TEXT_SAID},
+        {1, 7, {{1, 0, 7}}, TEXT_READ},
+        {1, 1, {{1, 0, 7}}, TEXT_SAID},
+        {2, 1, {{0, 2, 5}, {1, 1, 7}}, TEXT_SAID},
+        {1, 3, {{0, 0, 3}}, TEXT_READ},
+        {2, 1, {{0, 0, 3}, {1, 2, 7}}, TEXT_SAID},
+    };
+    if (r->net->reads) grow_by(r, d, two, sizeof two / sizeof *two);
+    else grow_by(r, d, one, sizeof one / sizeof *one);
 }
 
 static void run_case(rig *r, digest *d) {
@@ -374,7 +397,8 @@ static void run_case(rig *r, digest *d) {
 // A perceptron has no rows to divide, no positions, and nothing to recompute or to continue. BERT and T5 have whole
 // samples.
 static bool exists(const kind *k, const sharing *l, const manner *m) {
-    if (k->type == MODEL_bert || k->type == MODEL_t5) return !l->rows && l->tokens == 1 && m->what != GROW;
+    if (k->type == MODEL_t5) return !l->rows && l->tokens == 1;
+    if (k->type == MODEL_bert) return !l->rows && l->tokens == 1 && m->what != GROW;
     return k->type != MODEL_mlp || (!l->rows && l->tokens == 1 && m->recompute == RECOMPUTE_NONE && m->what != GROW);
 }
 

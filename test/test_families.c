@@ -100,7 +100,7 @@ static void logits_agree(session *x, const st_file *f, const char *family) {
         int32_t tokens[T];
         tokens_of(w, tokens);
         for (int64_t n = 1; n <= T; n++) {
-            OK(evaluator_scores(&x->evaluator, tokens, n, got));
+            OK(evaluator_scores(&x->evaluator, &(predict_ask){.tokens = tokens, .count = n, .scores = got}));
             for (int v = 0; v < V; v++) {
                 float wanted = want[(w * T + n - 1) * V + v];
                 if (!(fabsf(got[v] - wanted) <= 1e-5f * largest))
@@ -119,7 +119,7 @@ static void greedy_agrees(session *x, const st_file *f, const char *family) {
     golden_doubles(f, "greedy", PROMPT + GREEDY, want);
     tokens_of(0, tokens);
     for (int n = PROMPT; n < PROMPT + GREEDY; n++) {
-        OK(evaluator_scores(&x->evaluator, tokens, n, scores));
+        OK(evaluator_scores(&x->evaluator, &(predict_ask){.tokens = tokens, .count = n, .scores = scores}));
         int best = 0;
         for (int v = 1; v < V; v++)
             if (scores[v] > scores[best]) best = v;
@@ -261,7 +261,9 @@ static void look_open(session *x, config *c, const char *dir, const char *from, 
 static void last_logits(session *x, float out[LAST][V]) {
     int32_t tokens[T];
     tokens_of(0, tokens);
-    for (int n = 0; n < LAST; n++) OK(evaluator_scores(&x->evaluator, tokens, T - LAST + 1 + n, out[n]));
+    for (int n = 0; n < LAST; n++)
+        OK(evaluator_scores(&x->evaluator,
+                            &(predict_ask){.tokens = tokens, .count = T - LAST + 1 + n, .scores = out[n]}));
 }
 
 static void logits_are(const char *what, float found[LAST][V], const float *want) {

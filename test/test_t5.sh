@@ -133,6 +133,30 @@ sixteen_bits() {
     any_layout precision.compute=bf16 precision.rounding=stochastic $texts
 }
 
+# What it says of a prompt in a run, after each step, and of many prompts at once or one by one: the same in every layout.
+says_the_same() {
+    set -- model.noise=0.5 model.span=2 sample.every=1 sample.tokens=25 sample.temperature=2 sample.top_p=0.95 \
+        "sample.prompt=the of and a"
+    trained one "$@"
+    grep '^{"t":"sample"' runs/one/log.jsonl >one.said
+    [ "$(wc -l <one.said)" -ge 3 ] || fail "no sample of each step"
+    for deal in "2 parallel.zero=3" "4 parallel.tensor=2 parallel.zero=3" "4 parallel.tensor=4"; do
+        trained several "$@" device.ranks=${deal%% *} ${deal#* }
+        grep '^{"t":"sample"' runs/several/log.jsonl >several.said
+        same one.said several.said "what a run of one rank said, and one of $deal"
+    done
+    printf 'the of and a\n\nin\nthe of and a in to that it is was for on as with he be at by this had not are but\nto\n' >prompts.txt
+    for batch in 1 4 5; do
+        settings one "$@" sample.batch=$batch
+        expect 0 "$bin" sample base.ini one.ini --prompts prompts.txt
+        cp "$out" "prompts.$batch"
+        same prompts.1 "prompts.$batch" "what is said of five prompts, one at a time and $batch"
+    done
+    settings one "$@" sample.batch=4 device.ranks=2 parallel.tensor=2
+    expect 0 "$bin" sample base.ini one.ini --prompts prompts.txt
+    same prompts.1 "$out" "what one rank says of five prompts, and what two say that share layers"
+}
+
 in_and_out() {
     trained one $older
     expect 0 "$bin" export runs/one given --tokenizer "$words"
@@ -198,6 +222,7 @@ if [ "${LAYOUTS:-some}" = some ]; then
     try many_answers
     try from_spans
     try alone
+    try says_the_same
     try in_and_out
     try refused
 else

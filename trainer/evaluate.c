@@ -339,18 +339,35 @@ err_t evaluate_each(evaluator *k, source *from, double *sums) {
 
 // --- sampling --------------------------------------------------------------------------------------------------------
 
-// A pass of B samples of n tokens each, whose scores are rows `first` and on of k->scores.
+// A pass of B samples of n tokens each, that are all of the model's text, or of one of its two.
+static err_t tokens_pass(evaluator *k, pass *p, const int32_t *tokens, int64_t B, int64_t n, pass_text text) {
+    step_runner *r = k->r;
+    const model *m = r->net;
+    *p = executor_pass(r, B);
+    TRY(stream_copy(r->s, inputs_now(&r->inputs)[0].data, tokens, (size_t)(B * n) * sizeof *tokens));
+    p->in[0] = view2(&inputs_now(&r->inputs)[0], B, n);
+    p->rows = r->cfg->resolved.micro * (text == TEXT_READ ? m->reads : m->context - m->reads);
+    p->predict = true;
+    p->text = text;
+    return ERR_OK;
+}
+
+// The scores of the samples are rows `first` and on of k->scores.
 static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t n, const pass_past *past,
                         int64_t first) {
-    step_runner *r = k->r;
-    pass p = executor_pass(r, B);
-    TRY(stream_copy(r->s, inputs_now(&r->inputs)[0].data, tokens, (size_t)(B * n) * sizeof *tokens));
-    p.in[0] = view2(&inputs_now(&r->inputs)[0], B, n);
-    p.rows = r->cfg->resolved.micro * r->net->context;
-    p.predict = true;
+    pass p;
+    TRY(tokens_pass(k, &p, tokens, B, n, k->r->net->reads ? TEXT_SAID : TEXT_BOTH));
     p.past = past;
     p.scores = tensor_rows(&k->scores, first, B);
-    return executor_forward(r, &p);
+    return executor_forward(k->r, &p);
+}
+
+// What is read, once for all that will be said of it.
+static err_t read_text(evaluator *k, const predict_ask *a) {
+    pass p;
+    TRY(tokens_pass(k, &p, a->tokens, 1, a->read, TEXT_READ));
+    p.past = &(pass_past){.kv_slot = a->kv_slot, .read = a->read};
+    return executor_forward(k->r, &p);
 }
 
 // Only the last stage of a pipeline has them.
@@ -363,12 +380,39 @@ static err_t spread_scores(evaluator *k, int rows) {
                                   stages_rank(r->stages, r->stages->count - 1), r->s);
 }
 
-err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores) {
+// Both texts of a model that says another one than it reads. `length` may be read until the pass is done.
+static err_t score_both(evaluator *k, const predict_ask *a, int32_t *length) {
+    step_runner *r = k->r;
+    pass p = executor_pass(r, 1);
+    int at = model_input(r->net, "length");
+    tensor *in = inputs_now(&r->inputs);
+    *length = (int32_t)a->read;
+    TRY(stream_copy(r->s, in[0].data, a->tokens, (size_t)r->net->context * sizeof *a->tokens));
+    TRY(stream_copy(r->s, in[at].data, length, sizeof *length));
+    p.in[0] = view2(&in[0], 1, r->net->context), p.in[at] = view1(&in[at], 1);
+    p.predict = true;
+    p.row = a->count - 1 - r->net->reads;
+    p.scores = tensor_rows(&k->scores, 0, 1);
+    return executor_forward(r, &p);
+}
+
+err_t evaluator_scores(evaluator *k, const predict_ask *a) {
     stream *s = k->r->s;
-    TRY(score_pass(k, tokens, 1, count, NULL, 0));
+    TRY(k->r->net->reads ? score_both(k, a, k->latest.data) : score_pass(k, a->tokens, 1, a->count, NULL, 0));
     TRY(spread_scores(k, 1));
-    TRY(stream_copy(s, scores, k->scores.data, (size_t)k->r->net->vocab * sizeof *scores));
+    TRY(stream_copy(s, a->scores, k->scores.data, (size_t)k->r->net->vocab * sizeof *a->scores));
     return stream_wait(s);
+}
+
+// Where a text's new tokens are, counted in the text that grows: after those that were scored before.
+static pass_past past_of(const evaluator *k, const predict_ask *a) {
+    return (pass_past){.kv_slot = a->kv_slot, .first = a->kept ? a->kept - k->r->net->reads : 0, .read = a->read};
+}
+
+static const int32_t *new_tokens(const evaluator *k, const predict_ask *a, int64_t *n) {
+    int64_t before = k->r->net->reads + past_of(k, a).first;
+    *n = a->count - before;
+    return a->tokens + before;
 }
 
 // The device may read `latest` until the pass is done.
@@ -378,46 +422,28 @@ static err_t score_latest(evaluator *k, const predict_ask *ask, const int *one, 
     for (int i = 0; i < count; i++) {
         const predict_ask *a = &ask[one[i]];
         latest[i] = a->tokens[a->count - 1];
-        past[i] = (pass_past){a->kv_slot, a->count - 1};
+        past[i] = past_of(k, a);
     }
     return score_pass(k, latest, count, 1, past, first);
 }
 
-// Both texts of a model that says another one than it reads, of which nothing is kept from the token before.
-static err_t score_both(evaluator *k, const predict_ask *a, int row) {
-    step_runner *r = k->r;
-    pass p = executor_pass(r, 1);
-    int length = model_input(r->net, "length");
-    int32_t *read = (int32_t *)k->latest.data + row;
-    *read = (int32_t)a->read;
-    tensor *in = inputs_now(&r->inputs);
-    TRY(stream_copy(r->s, in[0].data, a->tokens, (size_t)r->net->context * sizeof *a->tokens));
-    TRY(stream_copy(r->s, in[length].data, read, sizeof *read));
-    p.in[0] = view2(&in[0], 1, r->net->context), p.in[length] = view1(&in[length], 1);
-    p.predict = true;
-    p.row = a->count - 1 - r->net->reads;
-    p.scores = tensor_rows(&k->scores, row, 1);
-    return executor_forward(r, &p);
-}
-
-// A prompt, which has more than one new token, is a pass of its own. Texts that grew by one token are one pass: weights
-// are read once for all of them.
+// A prompt, which has more than one new token, is a pass of its own, and so is a text that is read. Texts that grew by
+// one token are one pass: weights are read once for all of them.
 err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
     int one[SAMPLE_BATCH_MOST], ones = 0, row[SAMPLE_BATCH_MOST], rows = 0;
     size_t bytes = (size_t)k->r->net->vocab * sizeof(float);
     assert(asks <= SAMPLE_BATCH_MOST);
     for (int i = 0; i < asks; i++) {
         const predict_ask *a = &ask[i];
-        if (k->r->net->reads) {
-            TRY(score_both(k, a, rows));
-            row[rows++] = i;
-            continue;
-        }
-        if (a->count - a->kept == 1) {
+        int64_t n;
+        const int32_t *tokens = new_tokens(k, a, &n);
+        pass_past past = past_of(k, a);
+        if (k->r->net->reads && !a->kept) TRY(read_text(k, a));
+        if (n == 1) {
             one[ones++] = i;
             continue;
         }
-        TRY(score_pass(k, a->tokens + a->kept, 1, a->count - a->kept, &(pass_past){a->kv_slot, a->kept}, rows));
+        TRY(score_pass(k, tokens, 1, n, &past, rows));
         row[rows++] = i;
     }
     if (ones) TRY(score_latest(k, ask, one, ones, rows));

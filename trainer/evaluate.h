@@ -69,15 +69,18 @@ err_t evaluate_texts(evaluator *k, source *val, int64_t batches, text_answer *an
 // 0.)
 err_t evaluate_each(evaluator *k, source *from, double *sums);
 
-// scores (V, host) (=) those of the token that follows these, 1 to `context` of them. Waits for the device.
-err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores);
+// ask->scores (V, host) (=) those of the token that follows (model/predict.h), by one pass over all tokens, which keeps
+// nothing. Waits for the device.
+err_t evaluator_scores(evaluator *k, const predict_ask *ask);
 
-// The same for several growing texts (model/predict.h), each into its own row on the host. Computes only new tokens.
+// The same for several growing texts, each into its own row on the host. Computes only new tokens: of a model that says
+// another text than it reads, that one when the text begins.
 err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks);
 
 // Continues texts (model/predict.h): [sample] batch of them at a time, while training one. Keys and values of earlier
 // positions are cached, so that a token costs one position, until the context is full: then each token costs the whole
-// context. The bits are those of evaluator_scores over all the text.
+// context. A text that a model reads before it says another one costs a pass of its own. The bits are those of
+// evaluator_scores over all the text.
 err_t evaluator_predict(evaluator *k, const predict_options *o, const predict_text *text, int count);
 
 #endif

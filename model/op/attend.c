@@ -68,18 +68,6 @@ static double flops(const model *m, const operation *o) {
 static const op_type type = {
     .name = "attention", .reads_result = true, .forward = forward, .backward = backward, .flops = flops};
 
-// The KV cache is kept layer after layer; all layers have the same heads.
-static void keep_past(graph *g, const attention_options *a, int64_t kv) {
-    int64_t S = g->m->slices.of;
-    past p = {.heads = (int)(a->heads / S), .kv_heads = (int)(kv / S)};
-    bool same = g->past.heads == p.heads && g->past.kv_heads == p.kv_heads && g->head_size == a->head_size;
-    if (g->layers && (!same || g->b != g->attends + g->layers))
-        graph_mistake(g, "attention", "expected one in each block from block %d on, with the same heads in all",
-                      g->attends);
-    if (!g->layers++) g->attends = g->b;
-    g->past = p, g->head_size = a->head_size;
-}
-
 value attend(graph *g, value qkv, attention_options a) {
     operation *o = graph_add(g, &type, "att", qkv, 0);
     int64_t kv = a.kv_heads ? a.kv_heads : a.heads;
@@ -95,7 +83,7 @@ value attend(graph *g, value qkv, attention_options a) {
     if (a.lengths && (!a.all || o->input < 0))
         graph_mistake(g, "attention", "lengths are those of samples all of whose positions are seen, and an input: %s",
                       a.lengths);
-    if (!a.all) keep_past(g, &a, kv);
+    if (!a.all) graph_keeps(g, "attention", a.heads, kv, a.head_size);
     graph_result(g, o, Y,
                  (graph_value){.letters = a.letters, .width = a.heads * a.head_size, .at = LAYOUT_HEADS, .is_E = true});
     graph_result(g, o, LSE,

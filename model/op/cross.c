@@ -1,6 +1,9 @@
 // model/op/cross.c: attention of queries to keys and values that come from elsewhere, with a bias by distance
 // (gpu/ops_cross.h). It works on all rows of a micro-batch, and the heads that are here.
 //
+// While a text is said, its earlier keys and values are kept, and those of the text that was read (model/past.h). Then
+// each sample has calls of its own: of the queries of its new positions, to the keys of its slot.
+//
 // Layers share the table of the bias. Each has a row of its own for it, which shares the values of the first layer's
 // and has its own gradient; where rows that share values also share the memory of their gradients, the layer that comes
 // first in backward writes it, and the others add.
@@ -20,7 +23,7 @@ static int64_t slices_here(const frame *f) { return model_head_slices(f->m); }
 
 #define COMMON \
     .heads = (int)heads_of(f, o), .scale = o->factor, .causal = !o->all, \
-    .lengths = o->input < 0 ? NULL : &f->p->in[o->input], .samples = f->p->B, \
+    .lengths = o->input < 0 || f->p->past ? NULL : &f->p->in[o->input], .samples = f->p->B, \
     .drop = o->site >= 0 ? dropout_at(f->p, f->b, o->site, &key) : NULL, \
     .first_head = model_head_first(f->m) * (int)heads_of(f, o)
 
@@ -32,17 +35,73 @@ static tensor rows_of(const frame *f, const operation *o, value v, int64_t sampl
     return view3(&t, slices_here(f) * samples, heads_of(f, o), n);
 }
 
+// While a text is said, the bias is that of all its positions; a text that is read has as many as there are.
 static err_t spread(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
-    tensor bias = rows_of(f, o, s->v[0], 1, o->outputs);
+    bool whole = f->p->text != TEXT_READ;
+    int64_t queries = whole ? o->rows : T_of(f);
+    tensor bias = rows_of(f, o, s->v[0], 1, whole ? o->outputs : 2 * queries - 1);
     return f->p->ops->distance_bias_forward(
         &(distance_bias_forward_args){
-            .bias = &bias, .table = &f->p->w[o->at.w], .queries = o->rows, .both = o->all, .most = o->window},
+            .bias = &bias, .table = &f->p->w[o->at.w], .queries = queries, .both = o->all, .most = o->window},
         f->p->s);
 }
 
+// --- a text that is said ---------------------------------------------------------------------------------------------
+
+static bool is_said(const frame *f, value v) { return f->x->v[v].text == TEXT_SAID; }
+
+// Of the text that is said, or of the one that it is said of.
+static const past *past_of(const frame *f, value kv) { return is_said(f, kv) ? &f->net->g.past : &f->net->g.read; }
+
+static err_t keep(const frame *f, const step *s) {
+    tensor kv = at(f, s->v[0]);
+    return f->p->past ? past_keep(past_of(f, s->v[0]), f->p, f->b - f->net->g.attends, &kv) : ERR_OK;
+}
+
+// The n rows of sample i of x (slices*B*n,width).
+static tensor sample_of(const tensor *x, int64_t i, int64_t n) {
+    tensor some = tensor_rows(x, i * n, n);
+    return view3(&some, 1, n, x->size[1]);
+}
+
+// The keys of sample b: all of a slot, of which a causal query sees those up to its own position, or the text that was
+// read.
+static tensor keys_of(const frame *f, value kv, int64_t slice, const pass_past *kept) {
+    tensor slot = past_slot(past_of(f, kv), f->b - f->net->g.attends, slice, kept->kv_slot);
+    int64_t n = is_said(f, kv) ? slot.size[0] : kept->read;
+    return view3(&slot, 1, n, slot.size[1]);
+}
+
+static err_t attention_to_kept(const frame *f, const step *s) {
+    const operation *o = &f->op[s->op];
+    tensor y = at_rows(f, s->v[F_Y]), q = at_rows(f, s->v[F_Q]), lse = at(f, s->v[F_LSE]), biases = {0};
+    int64_t B = f->p->B, n = T_of(f);
+    if (s->v[F_BIAS]) biases = rows_of(f, o, s->v[F_BIAS], 1, o->outputs);
+    for (int64_t i = 0; i < slices_here(f) * B; i++) {
+        const pass_past *kept = &f->p->past[i % B];
+        tensor out = sample_of(&y, i, n), in = sample_of(&q, i, n), kv = keys_of(f, s->v[F_KV], i / B, kept),
+               sums = tensor_rows(&lse, i, 1), bias = {0};
+        if (s->v[F_BIAS]) bias = tensor_rows(&biases, i / B, 1);
+        TRY(f->p->ops->cross_attention_forward(&(cross_attention_forward_args){.y = &out,
+                                                                               .lse = &sums,
+                                                                               .q = &in,
+                                                                               .kv = &kv,
+                                                                               .bias = s->v[F_BIAS] ? &bias : NULL,
+                                                                               .heads = (int)heads_of(f, o),
+                                                                               .scale = o->factor,
+                                                                               .causal = !o->all,
+                                                                               .first = o->all ? 0 : kept->first},
+                                               f->p->s));
+    }
+    return ERR_OK;
+}
+
+// --- of all rows -----------------------------------------------------------------------------------------------------
+
 static err_t attention(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
+    if (f->p->text == TEXT_SAID) return attention_to_kept(f, s);
     tensor y = at_samples(f, s->v[F_Y]), lse = at(f, s->v[F_LSE]), q = at_samples(f, s->v[F_Q]),
            kv = at_samples(f, s->v[F_KV]), bias;
     dropout_key key;
@@ -102,6 +161,7 @@ static err_t table_gradient(const frame *f, const step *s) {
 // `samples` rows of distances for each head; 0: there is no bias.
 static value make_rows(lowering *L, const operation *o, const char *name, int64_t samples) {
     graph_value x = {.letters = "H(Q+K)", .width = samples * o->heads * o->outputs, .shape = SHAPE_PLAIN, .type = FP32};
+    x.text = L->v[o->in[0]].text;
     snprintf(x.name, sizeof x.name, "%s.%s", o->name, name);
     return make_value(L, &x);
 }
@@ -115,6 +175,7 @@ static value make_bias(lowering *L, int op, const operation *o) {
 
 static void forward(lowering *L, int op, const operation *o) {
     value bias = make_bias(L, op, o);
+    if (L->o->kv_slots && L->v[o->in[0]].text == TEXT_SAID) emit(L, "keep", keep, op, "r", o->in[1]);
     emit(L, "attention", attention, op, "wwrrr", o->out[Y], o->out[LSE], o->in[0], o->in[1], bias);
 }
 
@@ -174,11 +235,14 @@ value cross_attend(graph *g, value q, value kv, cross_options a) {
     o->input = a.lengths ? graph_find_input(g, a.lengths) : -1;
     if (a.lengths && o->input < 0) graph_mistake(g, "cross attention", "there is no input %s", a.lengths);
     if (a.bias) add_table(g, o, &a);
-    graph_value lse = {.name = ".lse", .letters = "H", .width = a.heads, .at = LAYOUT_HEADS, .rows = of->rows};
-    lse.shape = SHAPE_PER_HEAD, lse.type = FP32;
-    graph_result(
-        g, o, Y,
-        (graph_value){.letters = a.letters, .width = width, .rows = of->rows, .at = LAYOUT_HEADS, .is_E = true});
+    // each block that says a text has two of these
+    if (of->text == TEXT_SAID && a.causal) graph_keeps(g, "cross attention", a.heads, a.heads, a.head_size);
+    graph_value y = {.letters = a.letters, .width = width, .rows = of->rows, .text = of->text, .at = LAYOUT_HEADS},
+                lse = y;
+    y.is_E = true;
+    snprintf(lse.name, sizeof lse.name, ".lse");
+    lse.letters = "H", lse.width = a.heads, lse.shape = SHAPE_PER_HEAD, lse.type = FP32;
+    graph_result(g, o, Y, y);
     graph_result(g, o, LSE, lse);
     return o->out[Y];
 }

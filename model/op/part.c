@@ -7,16 +7,18 @@
 // and of what was handed on, that of x; a part writes or adds its own there.
 #include "model/op/op.h"
 
-enum { FIRST = 1, SECOND = 2 };                    // texts: bits of operation.taps
+enum { FIRST = TEXT_READ, SECOND = TEXT_SAID };    // texts: bits of operation.taps
 enum { P_X, P_FIRST, P_SECOND, P_PAST, P_OTHER };  // operands of part, and of its backward
 enum { J_Y, J_X, J_PART };
 
 // Samples as rows, so that a text's rows are columns.
 static tensor whole(const frame *f, const tensor *x) { return view2(x, f->p->B, tensor_count(x) / f->p->B); }
 
-// Elements of a sample's rows: the first text's, and those of a text of x.
+// Elements of a sample's rows: the first text's, and those of a text of x. A pass of one text alone has all rows of
+// that.
 static int64_t first_of(const frame *f, const step *s, const tensor *x) {
-    return f->op[s->op].first * matrix_columns(x);
+    int64_t rows = f->p->text == TEXT_SAID ? 0 : f->p->text == TEXT_READ ? T_of(f) : f->op[s->op].first;
+    return rows * matrix_columns(x);
 }
 static scale_columns_args columns_of(const frame *f, const step *s, const tensor *x, int text) {
     int64_t before = first_of(f, s, x), all = tensor_count(x) / f->p->B;
@@ -28,6 +30,7 @@ static scale_columns_args columns_of(const frame *f, const step *s, const tensor
 static err_t put(const frame *f, const step *s, const tensor *y, const tensor *from, int text, bool add) {
     tensor to = whole(f, y), x = whole(f, from);
     scale_columns_args args = columns_of(f, s, y, text);
+    if (!args.width) return ERR_OK;
     args.y = &to, args.x = &x, args.add = add, args.x_first = x.size[1] == to.size[1] ? args.y_first : 0;
     return f->p->ops->scale_columns(&args, f->p->s);
 }
@@ -35,6 +38,7 @@ static err_t put(const frame *f, const step *s, const tensor *y, const tensor *f
 static err_t take(const frame *f, const step *s, const tensor *y, const tensor *from, int text) {
     tensor to = whole(f, y), x = whole(f, from);
     scale_columns_args args = columns_of(f, s, from, text);
+    if (!args.width) return ERR_OK;
     args.y = &to, args.x = &x, args.x_first = args.y_first, args.y_first = 0;
     return f->p->ops->scale_columns(&args, f->p->s);
 }
@@ -91,9 +95,9 @@ static void part_backward(lowering *L, int op, const operation *o) {
 
 static const op_type part_type = {.name = "part", .adds = true, .forward = part_forward, .backward = part_backward};
 
-static value add_result(graph *g, operation *o, int k, int64_t rows) {
+static value add_result(graph *g, operation *o, int k, int64_t rows, pass_text text) {
     graph_value y = *graph_at(g, o->in[0]);
-    y.name[0] = 0, y.rows = rows;
+    y.name[0] = 0, y.rows = rows, y.text = text;
     return graph_result(g, o, k, y);
 }
 
@@ -103,8 +107,8 @@ void part(graph *g, value x, int64_t rows, value *first, value *second) {
     o->first = rows, o->taps = (first ? FIRST : 0) | (second ? SECOND : 0);
     if (rows < 1 || rows >= g->m->context)
         graph_mistake(g, "part", "the first text has %lld of %lld rows", (long long)rows, (long long)g->m->context);
-    if (first) *first = add_result(g, o, k++, rows);
-    if (second) *second = add_result(g, o, k, g->m->context - rows);
+    if (first) *first = add_result(g, o, k++, rows, TEXT_READ);
+    if (second) *second = add_result(g, o, k, g->m->context - rows, TEXT_SAID);
 }
 
 // --- join ------------------------------------------------------------------------------------------------------------

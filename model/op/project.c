@@ -149,6 +149,7 @@ value project(graph *g, value x, const char *name, projection p) {
                            (graph_value){.letters = p.letters,
                                          .width = p.outputs,
                                          .rows = in->rows,
+                                         .text = in->text,
                                          .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM,
                                          .is_E = true});
     return adapters_up(g, y, &more);

@@ -58,6 +58,7 @@ value rms_norm(graph *g, value x, const char *name, double eps, double shift) {
                                             .width = 1,
                                             .at = y.at,
                                             .rows = y.rows,
+                                            .text = y.text,
                                             .shape = SHAPE_PER_ROW,
                                             .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1 - (float)shift), o->eps = (float)eps,

@@ -9,7 +9,8 @@ static err_t losses(const frame *f, const step *s) {
     head *h = &f->net->g.head;
     pass p = *f->p;
     if (p.predict) {
-        tensor last = tensor_rows(&x, p.row, 1);
+        int64_t first = !p.past ? p.row : p.B > 1 ? 0 : N - 1;
+        tensor last = tensor_rows(&x, first, p.past ? N - first : 1);
         return head_scores(h, &p, &last);
     }
     tensor all = view1(&p.losses, N), targets = view1(&p.in[f->m->targets], N);

@@ -250,7 +250,10 @@ OP(matmul) FLAG(epilogue) UNLESS(0, erf) FLAG(ta) FLAG(tb) FLAG(rows) flag("fres
 OP(bias_backward) FLAG(fresh) R(dy) GRAD(dbias) END
 OP(attention_forward) HEADS R(lengths) R(places) R(qkv) W(y) W(lse) END
 OP(attention_backward) HEADS R(lengths) R(places) R(dy) R(y) R(lse) R(qkv) W(dqkv) W(delta) END
-OP(cross_attention_forward) FLAG(heads) FLAG(causal) FLAG(samples) FLAG(first_head) DROP R(lengths) R(bias) R(q) R(kv) W(y) W(lse) END
+OP(cross_attention_forward) FLAG(heads) FLAG(causal) UNLESS(0, first) FLAG(samples) FLAG(first_head) DROP
+    tensor seen = *a->kv; int64_t most = a->first + a->q->size[1];
+    if (a->causal && seen.size[0] == 1 && most < seen.size[1]) seen.size[1] = most; /* a growing text has no more */
+    R(lengths) R(bias) R(q) operand('r', "kv", &seen); W(y) W(lse) END
 OP(cross_attention_backward) FLAG(heads) FLAG(causal) FLAG(samples) FLAG(first_head) DROP R(lengths) R(bias) R(dy) R(y) R(lse) R(q) R(kv) W(dq) W(dkv)
     W(parts) W(delta) END
 OP(distance_bias_forward) FLAG(queries) FLAG(both) FLAG(most) R(table) W(bias) END

@@ -401,6 +401,8 @@ err_t executor_forward(step_runner *r, pass *p) {
     merge_begin(&r->swap.at, -1);
     for (int i = 0; i < r->forward.count; i++) {
         const action *a = &r->forward.at[i];
+        bool brings = a->kind == ACTION_GATHER || a->kind == ACTION_NEED, one = p && p->text;
+        if (brings && one && !model_reads_weights(r->net, a->first, p->text)) continue;
         if (a->kind == ACTION_GATHER) TRY(parallel_gather(&r->together, a->first));
         else if (a->kind == ACTION_NEED) TRY(parallel_need(&r->together, a->first));
         else if (a->kind != ACTION_FORWARD) TRY(pass_on(r, p, a));

@@ -20,7 +20,8 @@
 // A run writes one sample after the other. New positions of all texts go through the blocks as rows of one micro-batch.
 static int growing_texts(const step_runner *r) {
     if (!r->net->vocab || !r->cfg->sample.tokens || r->state->o.passes) return 0;
-    int64_t rows = r->cfg->resolved.micro * r->net->context, texts = r->state->o.training ? 1 : r->cfg->sample.batch;
+    int64_t rows = r->cfg->resolved.micro * (r->net->context - r->net->reads),
+            texts = r->state->o.training ? 1 : r->cfg->sample.batch;
     return (int)(texts < rows ? texts : rows);
 }
 
