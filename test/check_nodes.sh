@@ -101,6 +101,21 @@ higher_stands_still() {
     part_of_steps 1
 }
 
+# A stage of a pipeline on each machine: the one that is left fits no layout alone. It can neither go on nor save.
+stages_apart() {
+    small=$(echo "$small" | sed 's/layers=1/layers=2/') whole=two_layers
+    near 1 1
+    heals stages parallel.pipeline=2 cluster.give_up_s=2
+    after 0 70
+    kill -9 "$(supervisor 0)"
+    ended 137 69
+    on 1 "gives up; what is in memory is not saved: no layout of the run fits the ranks of this machine alone (1)"
+    nothing_left
+    boot "$run"
+    ends_well 0 1
+    told 0 resume "continuing after step"
+}
+
 # A rank stands still: the others are silent with it until the timeout, and it is killed when it does not leave.
 rank_stands_still() {
     elastic="cluster.elastic=yes cluster.heartbeat=0.2 cluster.timeout=3 cluster.dead_s=0.6"
@@ -283,6 +298,7 @@ try servers
 try rejoined
 try node_stands_still
 try higher_stands_still
+try stages_apart
 try rank_stands_still
 try all_at_once
 try last_world_lost

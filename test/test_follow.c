@@ -227,6 +227,33 @@ static void who_follows_a_lost_node_keeps_its_machine(void **state) {
     drop(w);
 }
 
+// --- the end of this node's part -------------------------------------------------------------------------------------
+
+static err_t fits_none(const config *c, int world) { return (void)c, err_set(ERR_CONFIG, "%d are too few", world); }
+
+// The ranks of a run that has begun leave a world that can't go on, as the council has decided.
+static crew *a_crew_that_ends(err_t code, world_check fits) {
+    crew *w = a_crew_in_a_world(1);
+    add_ranks(w);
+    w->began = true, w->vault = 0, w->fits = fits;
+    decide(w, 1, DECREE_FORM);
+    w->ruling->action = COUNCIL_END, w->ruling->code = code;
+    snprintf(w->ruling->why, sizeof w->ruling->why, "gives up");
+    look(w, 100);
+    return w;
+}
+
+// A run whose ranks are stages of a pipeline, say, each on a machine of its own.
+static void where_no_layout_fits_it_ends(void **state) {
+    (void)state;
+    crew *w = a_crew_that_ends(ERR_UNAVAILABLE, fits_none);
+    all_wait(w, 101), look(w, 101);
+    assert_true(!w->h && w->told == ERR_UNAVAILABLE);
+    assert_string_equal(w->hopeless, "gives up; what is in memory is not saved: no layout of the run fits the ranks of "
+                                     "this machine alone (2)");
+    drop(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_loss_ends_the_world_at_once),
                                        cmocka_unit_test(a_turn_has_a_minute),
@@ -234,6 +261,7 @@ int main(void) {
                                        cmocka_unit_test(another_life_is_no_member),
                                        cmocka_unit_test(each_loss_has_its_own_time),
                                        cmocka_unit_test(who_is_left_moves_up),
-                                       cmocka_unit_test(who_follows_a_lost_node_keeps_its_machine)};
+                                       cmocka_unit_test(who_follows_a_lost_node_keeps_its_machine),
+                                       cmocka_unit_test(where_no_layout_fits_it_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,6 +133,7 @@ void crew_seat_all(crew *w);  // the world was given: who has a place in it, and
 // From here on a lost rank ends the run.
 void crew_stop_healing(crew *w, const healing_choice *x, double now);
 // A world of this node's ranks alone, with memory and sockets of its own. Who ended and has no place in it stays away.
+// ERR_UNAVAILABLE: no layout of the run is that narrow.
 err_t crew_open_alone(crew *w, const config *c);
 // Do they hold a state that only they may have? Then the next world is the last, in which they save it, and this
 // node's part ends after it as `how` and `why` say. False: nothing has changed.

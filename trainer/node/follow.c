@@ -164,7 +164,10 @@ static void give_last(crew *w, const config *c, double now) {
     w->at.fenced = true;
     if (rc == ERR_OK) seat_ranks(w);
     launch_close(&w->at);
-    if (rc != ERR_OK) finish(w, w->last.code, w->hopeless);
+    if (rc == ERR_OK) return;
+    char why[COUNCIL_NET_WHY];
+    snprintf(why, sizeof why, "%.300s; what is in memory is not saved: %.200s", w->hopeless, err_last()->text);
+    finish(w, w->last.code, why);
 }
 
 // --- what is told, and heard -----------------------------------------------------------------------------------------

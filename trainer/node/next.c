@@ -116,6 +116,9 @@ static bool has_gone(crew *w, double now) {
 err_t crew_open_alone(crew *w, const config *c) {
     const char *host = w->place[0].host;
     int ranks = width(w, c, healing_slots(w->h));
+    if (ranks == 0)
+        return err_set(ERR_UNAVAILABLE, "no layout of the run fits the ranks of this machine alone (%d)",
+                       healing_slots(w->h));
     for (int i = 0; i < w->locals; i++)
         if (w->h->slot[i].place == SLOT_ENDED && crew_seat(w, i) >= ranks) healing_retired(w->h, i);
     TRY(launch_open(&w->at, 1, &ranks, &host, 0));
