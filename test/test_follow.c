@@ -229,6 +229,7 @@ static void who_follows_a_lost_node_keeps_its_machine(void **state) {
 
 // --- the end of this node's part -------------------------------------------------------------------------------------
 
+static err_t fits_any(const config *c, int world) { return (void)c, (void)world, ERR_OK; }
 static err_t fits_none(const config *c, int world) { return (void)c, err_set(ERR_CONFIG, "%d are too few", world); }
 
 // The ranks of a run that has begun leave a world that can't go on, as the council has decided.
@@ -241,6 +242,37 @@ static crew *a_crew_that_ends(err_t code, world_check fits) {
     snprintf(w->ruling->why, sizeof w->ruling->why, "gives up");
     look(w, 100);
     return w;
+}
+
+// They meet once more, alone, and know that it is not their first world. The council says the same again meanwhile.
+static void what_is_in_memory_is_saved_first(void **state) {
+    (void)state;
+    crew *w = a_crew_that_ends(ERR_UNAVAILABLE, fits_any);
+    look(w, 100.5);
+    assert_true(w->h && w->h->last_at > 0 && !w->h->last && w->told == ERR_OK);
+    assert_true(was_told_to_leave(w));
+    int council = listen_to(w);
+    all_wait(w, 101), look(w, 101);
+    assert_true(w->h && w->h->last && w->seats == RANKS && w->world == RANKS);
+    assert_true(w->news.last);
+    assert_string_equal(w->news.why, "gives up");
+    look(w, 102);
+    node_facts f = facts_at(council);
+    assert_true(f.failed && !f.ready);  // no world of others counts on them
+    for (int i = 0; i < RANKS; i++) healing_ended(w->h, i, ERR_INTERRUPTED << 8, 103);
+    look(w, 103);
+    assert_true(!w->h && w->told == ERR_UNAVAILABLE);
+    assert_string_equal(w->hopeless, "gives up");
+    close(council);
+    drop(w);
+}
+
+// Where the others go on, the state is with them.
+static void who_is_drained_saves_nothing(void **state) {
+    (void)state;
+    crew *w = a_crew_that_ends(ERR_OK, fits_any);
+    assert_true(!w->h && w->told == ERR_INTERRUPTED);
+    drop(w);
 }
 
 // A run whose ranks are stages of a pipeline, say, each on a machine of its own.
@@ -262,6 +294,8 @@ int main(void) {
                                        cmocka_unit_test(each_loss_has_its_own_time),
                                        cmocka_unit_test(who_is_left_moves_up),
                                        cmocka_unit_test(who_follows_a_lost_node_keeps_its_machine),
+                                       cmocka_unit_test(what_is_in_memory_is_saved_first),
+                                       cmocka_unit_test(who_is_drained_saves_nothing),
                                        cmocka_unit_test(where_no_layout_fits_it_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

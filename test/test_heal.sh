@@ -123,6 +123,21 @@ asked_while_it_heals() {
     await 75
     goes_on_from_memory asks
 }
+# What the newest checkpoint has is not written again.
+is_on_disk() {
+    settings disk $fast $elastic run.steps=600 eval.every=0 snapshot.every=20 checkpoint.every=20 device.ranks=2 \
+        parallel.pipeline=2 "run.faults=unit@280x1000:1"  # in step 35, of 8 units
+    expect 69 train disk
+    event disk last '"step":20,' "nothing that is whole in memory is newer than the newest checkpoint"
+}
+# Where a disk fails at the end, nobody is told that the run goes on.
+disk_fails_at_the_end() {
+    settings full $rarely device.ranks=2 parallel.pipeline=2 "run.faults=unit@500x1000:1,write@1x1000000"
+    expect 69 train full
+    event full checkpoint_failed "No space left on device" "1 missed in a row; mend that disk or make room on it"
+    ! grep "tries again at step" runs/full/events.jsonl || fail "it says that it tries again"
+    event full last "was in memory alone, and could not be saved"
+}
 # Where a narrower world fits, it goes on without that place.
 goes_on_narrower() {
     settings narrow $healing device.ranks=3 "run.faults=unit@30x1000:2"
@@ -213,6 +228,8 @@ try from_its_own_checkpoint
 try prolonged
 try again_and_again
 try asked_while_it_heals
+try is_on_disk
+try disk_fails_at_the_end
 try goes_on_narrower
 try standing_still
 try stops

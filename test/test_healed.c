@@ -369,6 +369,35 @@ static void a_request_to_stop_ends_the_waiting(void **state) {
     drop(t);
 }
 
+// What is in memory is saved first, in a world of its own, and that may take longer than a start may after such a
+// request.
+static err_t save_slowly(const config *c, const launch *at, board *b) {
+    int w = enter(c, at, b);
+    if (!at->yard->news.last && w == 0) nap(1.2);  // until the supervisor has seen that all are ready
+    if (!at->yard->news.last) raise(SIGKILL);
+    atomic_store(&b->ready, 0);
+    nap(11);
+    atomic_fetch_add(&here->saved, 1);
+    return err_set(ERR_INTERRUPTED, "saved");
+}
+
+static void what_is_in_memory_is_saved_first(void **state) {
+    (void)state;
+    trial *t = prepare(save_slowly, 1);
+    t->heals = t->keeps = true;
+    start(t);
+    for (double until = seconds() + 20; atomic_load(&book->worlds) < 2 && seconds() < until;) nap(0.002);
+    nap(0.2);  // it has died twice, and waits a second
+    kill(t->pid, SIGTERM);
+    lab *l = finish(t);
+    assert_end(l, ERR_INTERRUPTED,
+               "stopped on request while lost ranks were being replaced; the same command continues");
+    assert_int_equal(l->saved, 1);
+    assert_int_equal(book->worlds, 3);
+    assert_true(book->news[2].last && !book->news[1].last);
+    drop(t);
+}
+
 // Not asked to heal, it does what it always did.
 static void without_it_a_lost_rank_ends_the_run(void **state) {
     (void)state;
@@ -404,6 +433,7 @@ int main(void) {
         TRIAL(a_run_that_was_finished_is_well),
         TRIAL(one_rank_is_started_again),
         TRIAL(a_request_to_stop_ends_the_waiting),
+        TRIAL(what_is_in_memory_is_saved_first),
         TRIAL(without_it_a_lost_rank_ends_the_run),
         TRIAL(the_board_of_a_new_world_is_clear),
         TRIAL(who_takes_no_world_is_killed),

@@ -152,9 +152,31 @@ static void after_a_slow_rank_a_loss_is_one_again(void **state) {
     drop(n);
 }
 
+// Asked to stop while a rank leaves, they meet once more, to save: the run does not go on, so that is no heal. Asked
+// again meanwhile, it changes nothing.
+static void the_last_world_is_no_heal(void **state) {
+    (void)state;
+    node *n = a_node_without_place(2);
+    crew *w = &n->w;
+    w->began = true, w->vault = 0, w->asked = 1;
+    healing_left(w->h, 0, 100);
+    assert_int_equal(crew_heal(w, &n->c, 101), RANKS);
+    assert_true(w->h && w->h->last_at == 101 && !w->h->last);
+    all_leave(n, 102);
+    assert_true(w->h && w->h->last && w->news.last && !w->news.evicted);
+    assert_int_equal(w->seats, RANKS - 1);
+    assert_int_equal(atomic_load(&w->b->heals), 0);
+    for (int i = 0; i < 2; i++) healing_ended(w->h, i, ERR_INTERRUPTED << 8, 103);
+    assert_int_equal(crew_heal(w, &n->c, 103), RANKS);
+    assert_true(!w->h && w->stopped && w->root < 0);
+    assert_non_null(strstr(w->hopeless, "stopped on request while lost ranks were being replaced"));
+    drop(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(who_is_left_moves_up), cmocka_unit_test(who_is_slow_is_found),
                                        cmocka_unit_test(one_leaves_at_a_time),
-                                       cmocka_unit_test(after_a_slow_rank_a_loss_is_one_again)};
+                                       cmocka_unit_test(after_a_slow_rank_a_loss_is_one_again),
+                                       cmocka_unit_test(the_last_world_is_no_heal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,11 +84,12 @@ goes_on_from() {
     [ "$at" -ge "$1" ] || fail "it continues after step $at, and step $1 was in memory"
 }
 
-# A rank is lost while all save and stop. No record follows a stop, so each node saves what it has, and ends.
+# A rank is lost while all save and stop. No record follows a stop, so each node saves what it has, and ends. The ranks
+# of a node meet for it, though they were asked to stop.
 stopped_short() {
     steps=1000 whole=long
-    near 1 1
-    saves=1000 heals short cluster.min_ranks=2 run.faults=save@1:1
+    near 2 2
+    saves=1000 heals short cluster.min_ranks=4 run.faults=save@1:3
     after 0 40
     kill -TERM "$(supervisor 1)"
     ended 75
@@ -120,7 +121,7 @@ lower_of_two() {
 higher_of_two() {
     steps=1000 whole=long
     for zero in 0 2; do
-        near 1 1
+        near $((1 + zero / 2)) $((1 + zero / 2))
         saves=1000 heals higher$zero cluster.give_up_s=2 parallel.zero=$zero
         after 0 40
         kill -9 "$(supervisor 0)"

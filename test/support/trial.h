@@ -17,6 +17,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -77,8 +78,8 @@ typedef struct trial {
     config c;
     lab *shared;
     rank_body body;
-    world_check fits;  // NULL: any world does
-    bool heals;
+    world_check fits;   // NULL: any world does
+    bool heals, keeps;  // keeps: something outlives its ranks
     watch_body watch;
     pid_t pid;
     double started_at, took;
@@ -117,6 +118,8 @@ static inline void become_poor(int processes) {
 
 static inline err_t any_world(const config *c, int world) { return (void)c, (void)world, ERR_OK; }
 
+static inline int something(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
 static inline void run_trial(trial *t) {
     here = t->shared;
     alarm(LIMIT_S);
@@ -124,10 +127,13 @@ static inline void run_trial(trial *t) {
     if (t->poor) become_poor(t->poor);
     int rank = -2, world = -2;
     here->fds_before = open_files();
-    err_t rc = supervise(
-        &t->c,
-        &(supervised){.fits = t->fits ? t->fits : any_world, .rank = t->body, .watch = t->watch, .heals = t->heals},
-        &rank, &world);
+    err_t rc = supervise(&t->c,
+                         &(supervised){.fits = t->fits ? t->fits : any_world,
+                                       .rank = t->body,
+                                       .watch = t->watch,
+                                       .heals = t->heals,
+                                       .keep = t->keeps ? something : NULL},
+                         &rank, &world);
     if (rank == RANK_WATCHER) _exit(leaks() ? 99 : rc);
     if (rank >= 0) {
         if (rc != ERR_OK) snprintf(here->said[rank], ERR_TEXT, "%s", err_last()->text);
