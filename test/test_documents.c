@@ -2,6 +2,7 @@
 // document in a row of its own: losses and gradients must be the same, to the bit where a document begins with a tile
 // of attention. And where documents begin: in windows of tokens, after the token that ends one; in rows of
 // conversations, where `pack` has put as many into each as fit.
+#include "data/text/chat_spool.h"
 #include "data/text/pack.h"
 #include "test/support/expect.h"
 #include "test/support/models.h"
@@ -267,12 +268,37 @@ static void rows_are_filled(void **state) {
     assert_error(pack_run(&o, &r), ERR_CONFIG, "expected template = auto, chatml, llama3 or plain");
 }
 
+// In 2 bytes two bits are marks where rows hold several documents, else one.
+static void marks_have_room(void **state) {
+    static const struct {
+        int64_t vocab;
+        bool documents;
+        int bytes;
+    } rows[] = {{16384, true, 2}, {16385, true, 4}, {32768, false, 2}, {32769, false, 4}};
+    const char *file = at(*state, "chat.jsonl");
+    char text[100], tokens[IO_PATH];
+    OK(io_path(tokens, "%s.tokens", file));
+    OK(io_write_file(file, text, (size_t)put_chat(text, 'a', 'A', 6), NULL));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        chat_spool_options o = {.vocab = rows[i].vocab, .row_tokens = 11, .documents = rows[i].documents};
+        chat_spooled done;
+        spool s;
+        OK(chat_open(&o.chat, CHAT_PLAIN, "bytes", NULL));
+        OK(chat_spool_fill(&s, tokens, &file, 1, &o, &done));
+        if (s.token_bytes != rows[i].bytes)
+            fail_msg("%d tokens: %d bytes each, expected %d", (int)rows[i].vocab, s.token_bytes, rows[i].bytes);
+        spool_close(&s);
+        chat_close(o.chat);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_samples_are_those_alone),
         cmocka_unit_test(a_text_that_is_continued_is_one),
         cmocka_unit_test_setup_teardown(a_token_ends_documents, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(rows_are_filled, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(marks_have_room, place_enter, place_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

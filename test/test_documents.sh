@@ -109,12 +109,20 @@ conversations() {
     says "rows of these files hold several documents each" "set [data] documents = yes"
 }
 
-# What an evaluation of a text and of questions reads is one document.
+# What an evaluation of a text reads is one document: with the same weights its loss is that of a run that tells none
+# apart.
 likelihoods_are_of_one_document() {
     printf 'some text, and more of it\n' >text.txt
-    printf '[eval]\ntext = text.txt\nbatches = 2\n[model]\nvocab = 256\n[data]\nval =\n[run]\nname = text\nsteps = 1\n' >text.ini
-    expect 0 timeout 100 "$bin" base.ini text.ini
-    grep -o '"text_loss":[0-9.]*\|"bits_per_byte":[0-9.]*' runs/text/log.jsonl >with.bits || fail "nothing was evaluated"
+    printf '[eval]\ntext = text.txt\nbatches = 2\n[model]\nvocab = 256\n[data]\nval =\n[run]\nsteps = 1\n' >text.ini
+    printf '[optimizer]\nlr = 0\nweight_decay = 0\n' >>text.ini
+    for documents in yes no; do
+        [ $documents = yes ] && end=60 || end=-1
+        expect 0 timeout 100 "$bin" base.ini text.ini -o run.name=text-$documents -o data.documents=$documents \
+            -o data.document_end=$end
+        grep -o '"bits_per_byte":[0-9.]*' runs/text-$documents/log.jsonl >$documents.bits
+    done
+    [ -s yes.bits ] || fail "nothing was evaluated"
+    same no.bits yes.bits "how likely a text is where documents are not told apart, and where they are"
 }
 
 refused() {

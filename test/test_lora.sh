@@ -202,6 +202,8 @@ eight_bits_are_refused_where_they_cannot_be() {
     settings narrow $all lora.weights=int8
     expect 78 "$bin" check base.ini narrow.ini
     says "[lora] weights = int8: layers.0.self_attn.qkv_proj.weight has 32 inputs in a slice, expected a multiple of 64"
+    expect 78 "$bin" check base.ini narrow.ini -o model.embed=64  # of what is divided by inputs each slice has a part
+    says "layers.0.self_attn.o_proj.weight has 16 inputs in a slice, expected a multiple of 64" "fewer [parallel] slices"
 }
 
 # PEFT's losses, from the same values on the same samples (test/golden/make_lora.py).
