@@ -146,7 +146,7 @@ all_at_once() {
 
 # Who gives up is killed while it saves what it has. It ends, and the run goes on from what was saved before.
 last_world_lost() {
-    steps=1000 whole=long
+    steps=1000 whole=thousand
     near 2 2
     saves=1000 heals last-lost cluster.give_up_s=2 run.faults=save@2:1
     after 0 40
