@@ -7,7 +7,7 @@ LOCKSTEP_BIN=${1:-./lockstep} text=$(realpath "${2:?the text to train on}")
 [ $# -gt 2 ] && shift 2 || set -- 1 2 3
 . test/support/lib.sh
 name=muon
-adamw=${RATES_ADAMW:-"0.001 0.002 0.004 0.008"} muon=${RATES_MUON:-"0.005 0.01 0.02 0.04"}
+adamw=${RATES_ADAMW:-"0.001 0.002 0.004 0.008 0.016"} muon=${RATES_MUON:-"0.005 0.01 0.02 0.04"}
 
 # loss KIND RATE SEED: at the last step.
 loss() {
