@@ -398,6 +398,56 @@ static void what_is_in_memory_is_saved_first(void **state) {
     drop(t);
 }
 
+// After a world in which all has been saved a run ends as it would have without that world: where a rank's device fails
+// again and again, and where no rank ended and yet no world came further.
+static err_t save_if_it_is_the_last(const launch *at) {
+    if (!at->yard->news.last) return ERR_OK;
+    atomic_fetch_add(&here->saved, 1);
+    return err_set(ERR_INTERRUPTED, "saved");
+}
+
+static err_t lose_the_device(const config *c, const launch *at, board *b) {
+    int w = enter(c, at, b);
+    TRY(save_if_it_is_the_last(at));
+    if (w == 0) nap(1.2);  // until the supervisor has seen that all are ready
+    return err_set(ERR_UNAVAILABLE, "the device does not answer");
+}
+
+static err_t lose_each_other(const config *c, const launch *at, board *b) {
+    for (bool over = false; !over;) {
+        int w = enter(c, at, b);
+        TRY(save_if_it_is_the_last(at));
+        nap(w == 0 ? 1.2 : 0.1);
+        TRY(leave(at, &over));
+    }
+    return ERR_INTERNAL;  // there is a last world
+}
+
+static void a_run_that_saved_first_ends_with_the_cause(void **state) {
+    (void)state;
+    static const struct {
+        err_t (*life)(const config *c, const launch *at, board *b);
+        int ranks, worlds;
+        err_t code;
+        const char *says;
+    } ends[] = {
+        {lose_the_device, 1, 5, ERR_UNAVAILABLE,
+         "rank 0 (localhost) ended with 69: 4 times in a row, and no new step was finished between: look at its "
+         "device, its memory and dmesg"},
+        {lose_each_other, 2, 6, ERR_INTERNAL, "4 worlds in a row ended before a new step was finished after step 0"}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        memset(book, 0, sizeof *book);
+        trial *t = prepare(ends[i].life, ends[i].ranks);
+        t->heals = t->keeps = true;
+        start(t);
+        lab *l = finish(t);
+        assert_end(l, ends[i].code, ends[i].says);
+        assert_int_equal(l->saved, ends[i].ranks);
+        assert_int_equal(book->worlds, ends[i].worlds);
+        drop(t);
+    }
+}
+
 // Not asked to heal, it does what it always did.
 static void without_it_a_lost_rank_ends_the_run(void **state) {
     (void)state;
@@ -434,6 +484,7 @@ int main(void) {
         TRIAL(one_rank_is_started_again),
         TRIAL(a_request_to_stop_ends_the_waiting),
         TRIAL(what_is_in_memory_is_saved_first),
+        TRIAL(a_run_that_saved_first_ends_with_the_cause),
         TRIAL(without_it_a_lost_rank_ends_the_run),
         TRIAL(the_board_of_a_new_world_is_clear),
         TRIAL(who_takes_no_world_is_killed),

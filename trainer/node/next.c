@@ -32,9 +32,10 @@ void crew_stop_healing(crew *w, const healing_choice *x, double now) {
     if (slot >= 0) {
         w->root = slot, w->root_status = last ? w->last.status : w->h->slot[slot].status;
         w->failed_at = now;
-    }
+    } else if (last && code != ERR_INTERRUPTED) w->told = code, w->failed_at = now;
     if (!last) snprintf(w->hopeless, sizeof w->hopeless, "%s", x->why);
-    w->stopped |= code == ERR_INTERRUPTED;
+    // ranks of the last world end as those that were asked to stop
+    w->stopped = (w->stopped && !last) || code == ERR_INTERRUPTED;
     w->due = 0;
     free(w->h);
     w->h = NULL;
