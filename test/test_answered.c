@@ -211,6 +211,31 @@ static void other_settings_are_refused(void **state) {
     drop_dir(dir);
 }
 
+// Also of what is said alone.
+static void tokens_that_are_said_are_checked(void **state) {
+    (void)state;
+    char *dir = make_dir(), input[PATH_MAX], output[PATH_MAX];
+    pack_report r;
+    source *s;
+    model_of m = usual;
+    m.vocab = 'x';
+    write_text(dir, "a.jsonl", "{\"prompt\": \"abc\", \"response\": \"vwx\"}\n");
+    snprintf(input, sizeof input, "%s/a.jsonl", dir), snprintf(output, sizeof output, "%s/x", dir);
+    OK(pack_run(&(pack_options){.input = input,
+                                .output = output,
+                                .shard_tokens = 1000,
+                                .template = CHAT_TEXT,
+                                .context = READS,
+                                .says = SAYS,
+                                .end = 1},
+                &r));
+    OK(open_with(&s, dir, m));
+    assert_error(source_look(s, 0, (void *[]){NULL, NULL, NULL}), ERR_DATA, "sample 0: token 120",
+                 "[model] vocab = 120");
+    source_close(s);
+    drop_dir(dir);
+}
+
 static void count_report(void *ctx, const char *text) {
     (void)text;
     ++*(int *)ctx;
@@ -247,8 +272,11 @@ static void other_shards_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_texts_come_back),     cmocka_unit_test(words_are_those_of_the_tokenizer),
-        cmocka_unit_test(wrong_lines_are_named),    cmocka_unit_test(other_settings_are_refused),
+        cmocka_unit_test(both_texts_come_back),
+        cmocka_unit_test(words_are_those_of_the_tokenizer),
+        cmocka_unit_test(wrong_lines_are_named),
+        cmocka_unit_test(other_settings_are_refused),
+        cmocka_unit_test(tokens_that_are_said_are_checked),
         cmocka_unit_test(other_shards_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
