@@ -106,10 +106,13 @@ static void both_texts_come_back(void **state) {
                   "5\tno\tabcdefgh\txyz\n",
                   &r));
     expect_samples(dir);
-    OK(pack_bytes(dir, "b.tsv",
-                  "label\tsentence1\tsentence2\nde\tabc\nyes\tab\tcd\n3\t\nvwxyz\tabcdefghijkl\nno\tabcdefgh\txyz\n",
-                  &r));
+    OK(pack_bytes(
+        dir, "b.tsv",
+        "\n \nlabel\tsentence1\tsentence2\nde\tabc\nyes\tab\tcd\n3\t\nvwxyz\tabcdefghijkl\nno\tabcdefgh\txyz\n", &r));
     expect_samples(dir);
+    // what is null is not there
+    OK(pack_bytes(dir, "c.jsonl", "{\"prompt\": null, \"text\": \"ab\", \"label\": \"c\"}\n", &r));
+    assert_int_equal(r.documents, 1);
     drop_dir(dir);
 }
 

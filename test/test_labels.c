@@ -77,7 +77,7 @@ static void tables_are_lines_of_json(void **state) {
     assert_non_null(strstr(a, " 12 0\n"));
     OK(pack_text(
         dir, "a.tsv",
-        "id\tlabel\tsentence1\tsentence2\n1\tup\tthe \n2\tdown\ta b\tthe\r\n3\tdown\tthe the the the the the the the\ta a\n",
+        "\nid\tlabel\tsentence1\tsentence2\n1\tup\tthe \n2\tdown\ta b\tthe\r\n3\tdown\tthe the the the the the the the\ta a\n",
         &r));
     samples_as_text(dir, 2, b);
     assert_string_equal(a, b);

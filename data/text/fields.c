@@ -25,7 +25,8 @@ static err_t take_member(field *to, const json_t *from, const char *name, field_
 }
 
 static err_t take_members(const fields_reader *r, const json_t *sample, field *x) {
-    if (r->answers && json_object_get(sample, "prompt")) {
+    const json_t *prompt = json_object_get(sample, "prompt");
+    if (r->answers && prompt && !json_is_null(prompt)) {
         x[FIELD_TEXT_B] = (field){0};
         TRY(take_member(&x[FIELD_TEXT], sample, "prompt", FIELD_STRING));
         return take_member(&x[FIELD_LABEL], sample, "response", FIELD_STRING);
@@ -98,13 +99,15 @@ static bool is_blank(const uint8_t *line, int64_t n) {
 static err_t put_lines(fields_reader *r, document_reader *d, const char *path, bool json) {
     const uint8_t *line;
     int64_t n, number = 0;
+    bool headed = json;
     for (bool more = true; more;) {
         TRY(document_line(d, &line, &n, &more));
         if (!more) return ERR_OK;
         if (n > 0 && line[n - 1] == '\r') n--;
         number++;
         if (is_blank(line, n)) continue;
-        err_t rc = json ? put_json(r, line, n) : number == 1 ? read_header(r, line, n) : put_columns(r, line, n);
+        err_t rc = json ? put_json(r, line, n) : !headed ? read_header(r, line, n) : put_columns(r, line, n);
+        headed = true;
         if (rc != ERR_OK) return err_prefix("%s: line %" PRId64, path, number);
         if (r->progress && number % 256 == 0) r->progress(r->progress_ctx, r->before + document_at(d));
     }
