@@ -254,6 +254,10 @@ END
         grep '^step 6  loss [0-9]' "$out" >$weights.eval || fail "no loss of weights = $weights"
     done
     same last.eval ema.eval "the evaluations of the last weights and of a mean that is nearly them"
+    # the share is the one with which the mean was made, whatever the settings say now
+    expect 0 "$bin" eval images.ini -o eval.weights=ema -o optimizer.ema=0.9
+    grep '^step 6  loss [0-9]' "$out" >other.eval
+    same ema.eval other.eval "the evaluations of one mean with two settings of ema"
 }
 
 try running_statistics

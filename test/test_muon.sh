@@ -94,8 +94,18 @@ parallel.offload=nvme|offload = nvme updates chunk by chunk, and muon needs a wh
 REFUSED
 }
 
+# A group's decay is that of its matrices, too.
+decay_of_groups() {
+    trained none optimizer.weight_decay=0
+    trained groups optimizer.weight_decay=0.3 "optimizer.groups=*: decay=0"
+    trained all optimizer.weight_decay=0.3
+    same none.hashes groups.hashes "the hashes without decay, and with groups that have none"
+    ! cmp -s none.hashes all.hashes || fail "weight_decay changes nothing"
+}
+
 try any_layout
 try frozen_layouts
 try frozen_goes_on
 try refused
+try decay_of_groups
 finish
