@@ -133,7 +133,7 @@ is_on_disk() {
     expect 69 train disk
     event disk last '"step":20,' "nothing that is whole in memory is newer than the newest checkpoint"
 }
-# Where a disk fails at the end, nobody is told that the run goes on.
+# A disk fails at the end: no message says that the run goes on.
 disk_fails_at_the_end() {
     settings full $rarely device.ranks=2 parallel.pipeline=2 "run.faults=unit@500x1000:1,write@1x1000000"
     expect 69 train full
@@ -195,6 +195,7 @@ is_told() {
     until_true 20 has_metric 'lockstep_heals_total 1'
     expect 0 "$bin" status runs/told
     says "healed    1 in 24 h" "healed: rank 1 (localhost) was killed"  # more has room beside a small step alone
+    event told healed "rank 1 (localhost) was killed by signal 9 (Killed); world 2"
     kill -TERM "$pid"
     await 75
 }

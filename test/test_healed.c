@@ -353,17 +353,23 @@ static void one_rank_is_started_again(void **state) {
     drop(t);
 }
 
-static void a_request_to_stop_ends_the_waiting(void **state) {
-    (void)state;
-    trial *t = prepare(die_alone, 1);
-    t->heals = true;
+// Asks the run to stop while its rank, which has died twice, waits a second for its next start.
+static lab *stop_after_two_deaths(trial *t) {
     start(t);
     for (double until = seconds() + 20; atomic_load(&book->worlds) < 2 && seconds() < until;) nap(0.002);
-    nap(0.2);  // it has died twice, and waits a second
+    nap(0.2);
     kill(t->pid, SIGTERM);
     lab *l = finish(t);
     assert_end(l, ERR_INTERRUPTED,
                "stopped on request while lost ranks were being replaced; the same command continues");
+    return l;
+}
+
+static void a_request_to_stop_ends_the_waiting(void **state) {
+    (void)state;
+    trial *t = prepare(die_alone, 1);
+    t->heals = true;
+    stop_after_two_deaths(t);
     assert_int_equal(book->worlds, 2);
     if (t->took > 1.5) fail_msg("it took %.1f s", t->took);
     drop(t);
@@ -385,13 +391,7 @@ static void what_is_in_memory_is_saved_first(void **state) {
     (void)state;
     trial *t = prepare(save_slowly, 1);
     t->heals = t->keeps = true;
-    start(t);
-    for (double until = seconds() + 20; atomic_load(&book->worlds) < 2 && seconds() < until;) nap(0.002);
-    nap(0.2);  // it has died twice, and waits a second
-    kill(t->pid, SIGTERM);
-    lab *l = finish(t);
-    assert_end(l, ERR_INTERRUPTED,
-               "stopped on request while lost ranks were being replaced; the same command continues");
+    lab *l = stop_after_two_deaths(t);
     assert_int_equal(l->saved, 1);
     assert_int_equal(book->worlds, 3);
     assert_true(book->news[2].last && !book->news[1].last);

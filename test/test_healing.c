@@ -279,7 +279,7 @@ static void the_last_world_is_opened_once(void **state) {
     healing_left(h, 0, 1000);
     expect_end(h, 1000, ERR_UNAVAILABLE, -1, "");
     free(h);
-    // who still computes is told to leave, and killed if it does not
+    // a rank that still computes has to leave, and is killed if it does not
     h = whole();
     healing_last(h, 5);
     expect(h, 9.9, HEAL_WAIT);

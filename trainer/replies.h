@@ -4,7 +4,7 @@
 
 #include "trainer/session.h"
 
-enum { REPLIES_MOST = 256 };  // so many answers are told apart at most
+enum { REPLIES_MOST = 256 };  // with more different answers there is no F1
 
 // The mean over the answers that occur in the validation data, of F1 = 2 right / (of + said) (macro F1), from
 // x->replies, after the evaluation *e: `of` samples have this answer, of which so many are right. A sample whose answer

@@ -113,20 +113,7 @@ static const source_type type = {.read = spans_read,
 
 static void describe(spans_source *x) {
     dataset_info d = dataset_about(x->from.tokens);
-    source *s = &x->from.head;
-    s->about = (source_info){.samples = d.tokens / x->n,
-                             .units = d.tokens,
-                             .units_per_sample = x->Te + x->Td,
-                             .unit = "tokens",
-                             .files = d.files};
-    memcpy(s->about.hash, d.hash, sizeof s->about.hash);
-    static const char *const name[] = {"tokens", "length", "targets"};
-    const int64_t size[] = {x->Te + x->Td, 1, x->Td};
-    s->tensors = 3;
-    for (int k = 0; k < 3; k++) {
-        s->tensor[k] = (tensor_spec){.type = INT32, .dims = k != LENGTH, .size = {size[k], 1, 1}};
-        strcpy(s->tensor[k].name, name[k]);
-    }
+    tokens_two_texts(&x->from.head, &d, x->n, x->Te, x->Td);
 }
 
 static err_t find_sizes(spans_source *x, const source_options *o) {

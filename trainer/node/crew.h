@@ -57,7 +57,7 @@ typedef struct crew {
     int over;             // ends that world; -1: there is none
     double alive_at;      // when the node was heard last whose silence has ended that world; 0: none
     double turn_at;       // when they were told to leave it at a step that all agree on; 0: they were not
-    err_t told;           // how this node's part ends, beside `hopeless`: by the council, or by no rank of its own
+    err_t told;           // how this node's part ends, where no rank of it is the cause; ERR_OK: one is
     // How it went.
     int root;                        // local rank whose end was the cause, -1: none
     int root_status;                 // as of wait(2)
