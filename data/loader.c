@@ -18,11 +18,17 @@
 enum { LOADER_READERS = 64 };
 enum { PAGE = 4096, AHEAD_LEAST = 2, CALM = 256 };  // CALM: batches after which the depth may shrink by one
 
+// A lane that was asked for.
+typedef struct asked {
+    int64_t step, lane;
+} asked;
+
 struct loader {
     loader_options o;
     source *from;
     int64_t micros;           // micro-batches of a lane
-    int64_t per_step, total;  // micro-batches of this rank: of a step, and in all
+    int64_t per_step, total;  // micro-batches of this rank: of a step, and in all, or all that were asked for
+    asked *ask;               // [o.asks], in turn
     int64_t slot;             // bytes of a batch in the ring
     pthread_t thread;
     bool running;
@@ -72,16 +78,22 @@ static int64_t lane_of(const loader_options *o, int64_t i) {
     return o->lane_list ? o->lane_list[i] : o->first_lane + i * o->lane_stride;
 }
 
-// Micro-batch `number` of this rank, counted from the loader's first step.
+// Step and lane of micro-batch `number` of this rank, counted from the loader's first step.
+static asked whose(const loader *l, int64_t number) {
+    if (l->o.asks) return l->ask[number / l->micros % l->o.asks];
+    return (asked){l->o.first_step + number / l->per_step, lane_of(&l->o, number % l->per_step / l->micros)};
+}
+
 static batch batch_at(const loader *l, int64_t number) {
     const loader_options *o = &l->o;
-    int64_t in_step = number % l->per_step, lane = lane_of(o, in_step / l->micros), micro = in_step % l->micros;
+    const asked of = whose(l, number);
+    int64_t micro = number % l->micros;
     char *at = (char *)o->memory + number % o->depth * l->slot;
     batch b = {
-        .step = o->first_step + number / l->per_step,
-        .lane = lane,
+        .step = of.step,
+        .lane = of.lane,
         .micro = micro,
-        .first = lane * (o->global / o->lanes) + micro * o->micro,
+        .first = of.lane * (o->global / o->lanes) + micro * o->micro,
     };
     for (int k = 0; k < o->inputs; k++) {
         b.in[k] = at;
@@ -177,11 +189,14 @@ static bool has_room(const loader *l) {
     return ready < l->ahead && ready + l->held < l->o.depth;
 }
 
+// Has the thread read all that there will be?
+static bool has_ended(const loader *l) { return !l->o.asks && l->produced == l->total; }
+
 static void *run(void *arg) {
     loader *l = arg;
     pthread_mutex_lock(&l->lock);
-    while (l->produced < l->total && !l->failed) {
-        while (!l->stop && !has_room(l)) pthread_cond_wait(&l->less, &l->lock);
+    while (!has_ended(l) && !l->failed) {
+        while (!l->stop && (l->produced == l->total || !has_room(l))) pthread_cond_wait(&l->less, &l->lock);
         if (l->stop) break;
         batch b = batch_at(l, l->produced);
         pthread_mutex_unlock(&l->lock);
@@ -222,6 +237,7 @@ static err_t check(const loader_options *o, const source *from) {
                        o->lane_count, o->first_lane, o->lane_stride, o->lanes - 1);
     if (o->first_step < 1 || o->last_step < o->first_step - 1 || o->last_step > INT64_MAX / o->global)
         return err_set(ERR_INTERNAL, "loader: steps %" PRId64 " to %" PRId64, o->first_step, o->last_step);
+    if (o->asks < 0) return err_set(ERR_INTERNAL, "loader: room for %" PRId64 " lanes that are asked for", o->asks);
     if (source_about(from).samples < 1) return err_set(ERR_DATA, "the data has no sample");
     return ERR_OK;
 }
@@ -236,7 +252,7 @@ err_t loader_open(loader **out, source *from, const loader_options *o) {
     l->micros = o->global / o->lanes / o->micro;
     l->first = o->own_first, l->end = o->own_count ? o->own_first + o->own_count : o->micro;
     l->per_step = o->lane_count * l->micros;
-    l->total = (o->last_step - o->first_step + 1) * l->per_step;
+    l->total = o->asks ? 0 : (o->last_step - o->first_step + 1) * l->per_step;
     l->slot = slot_bytes(o);
     l->ahead = o->depth < AHEAD_LEAST ? o->depth : AHEAD_LEAST;
     l->spare = o->depth;
@@ -246,12 +262,27 @@ err_t loader_open(loader **out, source *from, const loader_options *o) {
     pthread_mutex_init(&l->reading, NULL);
     pthread_cond_init(&l->begin, NULL);
     pthread_cond_init(&l->finish, NULL);
-    err_t rc = hire(l);
+    l->ask = o->asks ? calloc((size_t)o->asks, sizeof *l->ask) : NULL;
+    err_t rc = o->asks && !l->ask ? err_set(ERR_INTERNAL, "no memory for the lanes that are asked for") : hire(l);
     if (rc == ERR_OK) rc = thread_start(&l->thread, "lockstep/loader", run, l);
     l->running = rc == ERR_OK;
     if (rc != ERR_OK) loader_close(l);
     else *out = l;
     return rc;
+}
+
+err_t loader_ask(loader *l, int64_t step, int64_t lane) {
+    const loader_options *o = &l->o;
+    if (l->total - l->taken > (o->asks - 1) * l->micros)
+        return err_set(ERR_INTERNAL, "loader: more than %" PRId64 " lanes are asked for", o->asks);
+    if (lane < 0 || lane >= o->lanes || step < o->first_step || step > o->last_step)
+        return err_set(ERR_INTERNAL, "loader: lane %" PRId64 " of step %" PRId64 " is asked for", lane, step);
+    pthread_mutex_lock(&l->lock);
+    l->ask[l->total / l->micros % o->asks] = (asked){step, lane};
+    l->total += l->micros;
+    pthread_cond_signal(&l->less);
+    pthread_mutex_unlock(&l->lock);
+    return ERR_OK;
 }
 
 // The depth doubles when the trainer had to wait. It shrinks by one after CALM batches without a wait in which one less

@@ -24,8 +24,11 @@ typedef struct loader_options {
     int64_t first_lane, lane_count, lane_stride;
     const int64_t *lane_list;       // [lane_count] instead, ascending; outlives the loader. NULL: as above
     int64_t first_step, last_step;  // steps to deliver, from 1, both included
-    int depth;                      // most batches in the ring
-    int readers;                    // threads that fill a micro-batch, if the source has as many; 0: one
+    // Lanes are delivered that loader_ask asks for, instead of those of above; at most so many that were not delivered
+    // are asked for at a time. 0: as above
+    int64_t asks;
+    int depth;    // most batches in the ring
+    int readers;  // threads that fill a micro-batch, if the source has as many; 0: one
     // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader
     void *memory;
 } loader_options;
@@ -51,8 +54,12 @@ int64_t loader_bytes(const loader_options *o);
 // Starts the thread. The options are copied; the source and the memory stay the caller's.
 err_t loader_open(loader **out, source *from, const loader_options *o);
 
-// The next micro-batch, in order of step, lane and micro; waits until it is read. Valid until the next call. Returns
-// the error of a read whose retries all failed, with file and offset. ERR_DATA past last_step.
+// With `asks`: the micro-batches of this lane of this step are delivered after those that were asked for before.
+// ERR_INTERNAL: too many are.
+err_t loader_ask(loader *l, int64_t step, int64_t lane);
+
+// The next micro-batch, in order of step, lane and micro, or as asked for; waits until it is read. Valid until the next
+// call. Returns the error of a read whose retries all failed, with file and offset. ERR_DATA past last_step.
 err_t loader_next(loader *l, batch *out);
 
 // Any thread. Takes the loader's lock for an instant, as loader_next does.
