@@ -150,8 +150,8 @@ int grid_link_peer(const grid *g, link_kind kind, int rank, bool after) {
 
 static int group_channel(group_kind kind) { return 1 + (int)kind; }
 static int link_channel(link_kind kind) { return 1 + GROUP_KINDS + (int)kind; }
-enum { BESIDE_CHANNEL = 1 + GROUP_KINDS + LINK_KINDS };
-_Static_assert((int)BESIDE_CHANNEL <= (int)COMM_CHANNELS, "each kind has a channel");
+enum { BESIDE_CHANNEL = 1 + GROUP_KINDS + LINK_KINDS, PAIR_CHANNEL };
+_Static_assert((int)PAIR_CHANNEL <= (int)COMM_CHANNELS, "each kind has a channel");
 
 static bool one_group(const grid *g) { return !grid_is_divided(g); }
 
@@ -178,9 +178,31 @@ static bool in_one_group(const grid *g, group_kind kind, int a, int b) {
 
 grid_split grid_beside_split(int rank) { return (grid_split){0, rank, BESIDE_CHANNEL}; }
 
+// --- pairs -----------------------------------------------------------------------------------------------------------
+
+int grid_peers(const grid *g, int rank) { return grid_serves(g, rank) ? grid_workers(g) : g->servers; }
+
+int grid_pair_rounds(const grid *g) { return grid_workers(g) > g->servers ? grid_workers(g) : g->servers; }
+
+// In each round the servers are turned by one against the others.
+int grid_pair_peer(const grid *g, int round, int rank) {
+    int n = grid_pair_rounds(g), workers = grid_workers(g);
+    bool serves = grid_serves(g, rank);
+    int peer = serves ? (rank - workers - round + n) % n : (rank + round) % n;
+    if (peer >= grid_peers(g, rank)) return -1;
+    return serves ? peer : workers + peer;
+}
+
+grid_split grid_pair_split(const grid *g, int round, int rank) {
+    int peer = grid_pair_peer(g, round, rank);
+    return (grid_split){
+        .color = peer < 0 || rank < peer ? (peer < 0 ? -1 : rank) : peer, .key = rank > peer, .channel = PAIR_CHANNEL};
+}
+
 static bool grid_needs(const void *ctx, int channel, int a, int b) {
     const grid *g = ctx;
     if (channel == BESIDE_CHANNEL) return g->beside;
+    if (channel == PAIR_CHANNEL) return g->paired && grid_serves(g, a) != grid_serves(g, b);
     if (one_group(g)) return false;
     if (channel <= GROUP_KINDS) return in_one_group(g, (group_kind)(channel - 1), a, b);
     link_kind kind = (link_kind)(channel - 1 - GROUP_KINDS);
@@ -195,6 +217,7 @@ channel_plan grid_channels(const grid *g) {
     if (one_group(g) && !g->beside && !g->servers) return (channel_plan){0};
     if (one_group(g)) plan.channels = 0;
     if (g->beside) plan.channels = BESIDE_CHANNEL, plan.seats = 1;
+    if (g->paired) plan.channels = PAIR_CHANNEL, plan.seats += grid_pair_rounds(g);
     if (one_group(g)) return plan;
     for (int k = 0; k < GROUP_KINDS; k++) plan.seats += grid_group_size(g, (group_kind)k) > 1;
     for (int k = 0; k < LINK_KINDS && g->pipeline > 1; k++)
@@ -236,12 +259,29 @@ static err_t open_beside(groups *x) {
     return host->table->split(host, s.color, s.key, s.channel, &x->beside);
 }
 
+static err_t open_pairs(groups *x) {
+    const grid *g = &x->shape;
+    comm *host = x->world->host, *c;
+    if (!g->paired) return ERR_OK;
+    x->pair = calloc((size_t)grid_peers(g, host->rank), sizeof *x->pair);
+    if (!x->pair) return err_set(ERR_INTERNAL, "no memory for pairs of ranks");
+    for (int k = 0; k < grid_pair_rounds(g); k++) {
+        grid_split s = grid_pair_split(g, k, host->rank);
+        TRY(host->table->split(host, s.color, s.key, s.channel, &c));
+        if (!c) continue;
+        int peer = grid_pair_peer(g, k, host->rank);
+        x->pair[grid_serves(g, host->rank) ? peer : peer - grid_workers(g)] = c;
+    }
+    return ERR_OK;
+}
+
 err_t groups_open(groups *x, const grid *g, comm *world) {
     *x = (groups){.shape = *g, .world = world};
     err_t rc = ERR_OK;
     if (grid_world(g) != world->world)
         return err_set(ERR_INTERNAL, "a layout of %d ranks over a communicator of %d", grid_world(g), world->world);
     TRY_GOTO(open_beside(x), fail);
+    TRY_GOTO(open_pairs(x), fail);
     if (one_group(g)) {
         x->group[GROUP_DATA] = x->group[GROUP_STAGE] = world;
         TRY_GOTO(comm_self_open(&x->group[GROUP_TENSOR]), fail);
@@ -321,7 +361,9 @@ void groups_close(groups *x) {
     for (int k = LINK_KINDS - 1; k >= 0; k--) close_link(x, (link_kind)k);
     for (int k = GROUP_KINDS - 1; k >= 0; k--)
         if (x->group[k] && x->group[k] != x->world) x->group[k]->table->close(x->group[k]);
+    for (int k = 0; x->pair && k < grid_peers(&x->shape, x->world->rank); k++)
+        if (x->pair[k]) x->pair[k]->table->close(x->pair[k]);
     if (x->beside) x->beside->table->close(x->beside);
-    free(x->place);
+    free(x->pair), free(x->place);
     *x = (groups){0};
 }

@@ -63,6 +63,7 @@ typedef struct grid {
     int servers;                 // the last so many of `data`: they share what is kept, and none of the work
     unsigned links;
     bool beside;  // a channel more, between all ranks: of a thread that works beside the steps
+    bool paired;  // a channel more, between each server and each of the others of `data`, which has two ranks
 } grid;
 
 typedef struct grid_place {
@@ -124,6 +125,13 @@ grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank);
 // Of host memory, between all ranks.
 grid_split grid_beside_split(int rank);
 
+// Of a layout that is paired: how many peers a rank has, which are servers where it is none; and the splits that make
+// the pairs, in so many rounds, in each of which a rank has one peer at most (-1: none).
+int grid_peers(const grid *g, int rank);
+int grid_pair_rounds(const grid *g);
+int grid_pair_peer(const grid *g, int round, int rank);
+grid_split grid_pair_split(const grid *g, int round, int rank);
+
 // What launch_channels needs to know: the channels, and what each rank does. Where only the data is divided there is
 // nothing of it, but for grid.beside. g outlives the plan.
 channel_plan grid_channels(const grid *g);
@@ -135,6 +143,7 @@ typedef struct groups {
     comm *group[GROUP_KINDS];                      // of one rank: a communicator of one rank
     comm *after[LINK_KINDS], *before[LINK_KINDS];  // NULL where there is none
     comm *beside;                                  // NULL: not asked for
+    comm **pair;  // [grid_peers] of host memory, with each of them in order of rank. NULL: not asked for
     comm *world;
     comm_place *place;  // of imaginary ones
 } groups;

@@ -8,6 +8,7 @@ typedef struct bad {
     const char *text, *start, *part1, *part2;
 } bad;
 
+#define SERVED "[server]\ncount = 1\nmode = async\n[parallel]\n"
 #define SERVERS(ranks, count) "[device]\nranks = " #ranks "\n[server]\ncount = " #count "\n[parallel]\n"
 #define ISLANDS "[device]\nranks = 2\n[outer]\nislands = 2\n"
 
@@ -56,8 +57,8 @@ static const bad bad_files[] = {
     {"[run]\nlr = 1\n", ":2: [run] lr: no such key. `lr` is a key of [optimizer] [outer].",
      "(keys: name dir seed steps epochs bad_steps resume faults;", NULL},
     {"[run]\nevery = 1\n",
-     ":2: [run] every: no such key. `every` is a key of [outer] [snapshot] [checkpoint] [eval] [sample] [log].", NULL,
-     NULL},
+     ":2: [run] every: no such key. `every` is a key of [outer] [server] [snapshot] [checkpoint] [eval] [sample] [log].",
+     NULL, NULL},
     {"[run]\nlearning_rates = 1\n", ":2: [run] learning_rates: no such key. Did you mean `lr` of [optimizer]?", NULL,
      NULL},
     {"[log]\nxyzzy_plugh_plover = 7\n", ":2: [log] xyzzy_plugh_plover: no such key. The nearest is `",
@@ -333,6 +334,24 @@ static const bad bad_files[] = {
      "[reduce] order = fixed", NULL},
     {SERVERS(2, 1) "zero = 1\n[outer]\nislands = 2\n",
      ":8: [outer] islands: count = 1 servers add the lanes of all ranks", "[server] count = 0", NULL},
+    {"[server]\nmode = async\n", ":2: [server] mode: mode = async is how servers apply gradients, and count = 0",
+     "[server] mode = sync", NULL},
+    {SERVED "zero = 2\n", ":5: [parallel] zero: mode = async has whole weights and gradients on each worker",
+     "[parallel] zero = 1", "[server] mode = sync"},
+    {SERVED "zero = 1\n[precision]\ncompute = fp16\n",
+     ":7: [precision] compute: mode = async has no loss scale that all ranks agree on", "[server] mode = sync", NULL},
+    {SERVED "zero = 1\n[optimizer]\ntype = lars\n", ":7: [optimizer] type: mode = async knows no norm of a row",
+     "[server] mode = sync", NULL},
+    {SERVED "zero = 1\n[cluster]\nelastic = yes\n", ":7: [cluster] elastic: mode = async goes on from checkpoints",
+     "[server] mode = sync", NULL},
+    {SERVED "zero = 1\n[eval]\nevery = 25\n",
+     ":7: [eval] every: [eval] every = 25 is no multiple of [server] every = 10, and only then do all ranks hold the "
+     "same weights",
+     "[eval] every = 30", NULL},
+    {SERVED "zero = 1\n[batch]\nglobal = 32\nmicro = 4\n[device]\nranks = 4\n",
+     ":10: [device] ranks: a step's lanes = 8 can't be divided into a share for each of 3 workers (4 ranks, [device] "
+     "ranks)",
+     "[device] ranks = 3", "[server] count = 2"},
     {"[server]\nweight = 0.5\n", ":2: [server] weight: weight = 0.5 is what others keep beside servers, and count = 0",
      "[server] weight = 0", NULL},
     // islands

@@ -72,6 +72,11 @@ static const struct {
     {"outer.fragments", NULL},  // as is whether islands are apart
     {"outer.overlap", NULL},
     {"outer.keep", NULL},
+    {"server.mode", NULL},
+    {"server.staleness", NULL},
+    {"server.timeout", NULL},
+    {"server.late", NULL},
+    {"server.every", NULL},
     {"reduce.compress", NULL},  // whether the rests are there is compared
     {"reduce.compress_back", NULL},
     {"reduce.compress_span", NULL},

@@ -22,19 +22,34 @@ static void greet_ranks(const session *x, monitor *m) {
                 x->state.o.offload == OFFLOAD_NVME ? " offload to files"
                 : x->state.o.offload               ? " offload"
                                                    : "",
-                x->state.o.fixed ? "fixed" : "any", via);
+                x->state.o.fixed     ? "fixed"
+                : x->state.o.servers ? "of arrival"
+                                     : "any",
+                via);
+}
+
+// How servers and workers wait for each other.
+static void say_mode(const config *c, char dst[96]) {
+    int64_t steps = c->server.staleness;
+    if (c->server.mode == SERVER_ASYNC) snprintf(dst, 96, "; async: a step waits for no worker");
+    if (c->server.mode == SERVER_BOUNDED)
+        snprintf(dst, 96, "; bounded: a worker waits for the one that is %" PRId64 " step%s behind", steps + 1,
+                 steps ? "s" : "");
+    if (c->server.mode == SERVER_HYBRID)
+        snprintf(dst, 96, "; hybrid: a step waits %g s after its first gradient", c->server.timeout);
 }
 
 // Which ranks have no lanes.
 static void greet_servers(const session *x, monitor *m) {
     const grid *g = &x->shape;
-    char text[160];
+    char text[160], mode[96] = "";
     int n = 0, first = grid_rank(g, (grid_place){.data = grid_workers(g)}), last = x->ranks->world - 1;
     if (!g->servers) return;
     n += snprintf(text, sizeof text, first == last ? "rank %d" : "ranks %d to %d", first, last);
     snprintf(text + n, sizeof text - (size_t)n, " keep%s the optimizer's state and run%s no lanes",
              first == last ? "s" : "", first == last ? "s" : "");
-    monitor_say(m, "servers %s", text);
+    if (config_is_served(x->cfg)) say_mode(x->cfg, mode);
+    monitor_say(m, "servers %s%s", text, mode);
 }
 
 static void greet_batch(const session *x, monitor *m) {

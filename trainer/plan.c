@@ -102,7 +102,8 @@ static comm_cost directions_cost(train_state *t) {
     return sum;
 }
 
-// What this rank sends in a step: the same list of actions that a run walks.
+// What this rank sends in a step: the same list of actions that a run walks. Where servers do not wait for all lanes,
+// what ranks send when they meet is left out.
 static err_t count_traffic(session *x, plan_rank *p) {
     train_state *t = &x->state;
     const gradient_policy *gradients = sync_gradients(t);
@@ -116,7 +117,8 @@ static err_t count_traffic(session *x, plan_rank *p) {
         add(p, PLAN_DATA, cost);
         if (a->kind == ACTION_OUTER) count_mixing(x, p);
         if (a->kind == ACTION_POST) add(p, PLAN_STAGES, plan_message(x, &x->stages.table.message[a->message]));
-        if (a->kind == ACTION_SHARE) add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)p->shared, sizeof(double)));
+        if (a->kind == ACTION_SHARE && !t->o.servers)
+            add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)p->shared, sizeof(double)));
     }
     add(p, PLAN_TENSOR, cost_add(x->runner.merge.sent, directions_cost(t)));
     add(p, PLAN_CONTEXT, x->runner.swap.at.sent);

@@ -234,6 +234,9 @@ static void print_servers(FILE *out, const config *c, const grid *g) {
             n == 1 ? "" : "s", n == 1 ? "s" : "", n == 1 ? "s" : "");
     if (c->server.weight > 0) fprintf(out, "another keeps %g of what one of them keeps\n", c->server.weight);
     else fprintf(out, "the others keep none\n");
+    if (config_is_served(c))
+        fprintf(out, "        of each worker a gradient; all ranks meet every %" PRId64 " step%s\n", c->server.every,
+                c->server.every == 1 ? "" : "s");
 }
 
 // Lanes are not divided, so a rank with fewer lanes than another waits, if it is as fast.
@@ -413,10 +416,11 @@ static err_t plan_stage(const config *c, int zero, const plan_world *who, stage_
 }
 
 // Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's
-// gradient when the lane ends. A file has what its rank owns, in stages 1 to 3, and so have servers. A plan of
-// thousands of ranks takes a second, and this would be four of them.
+// gradient when the lane ends. A file has what its rank owns, in stages 1 to 3, and so have servers; those that do not
+// wait for all lanes have stage 1 only. A plan of thousands of ranks takes a second, and this would be four of them.
 static err_t print_zero(FILE *out, const config *c, const grid *g, const plan_world *who) {
     enum { STAGES = 4, COMPARED = 64 };
+    if (config_is_served(c)) return ERR_OK;
     if (grid_world(g) > COMPARED) {
         fprintf(out, "zero    with more than %d ranks, stages are compared by a plan of each: -o parallel.zero=2\n",
                 COMPARED);

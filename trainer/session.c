@@ -156,6 +156,9 @@ static bool servers_pass(const session *x) {
     return x->shape.servers && x->cfg->parallel.zero < 3 && x->shape.tensor * grid_context(&x->shape) == 1;
 }
 
+// Benches and profiles are of steps that wait for all.
+static bool is_served(const session *x) { return x->kind == SESSION_TRAIN && x->shape.paired; }
+
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
@@ -170,7 +173,9 @@ static state_options state_options_of(const session *x) {
         .training = x->kind != SESSION_INFERENCE,
         .optimizer = optimizer_of(&c->optimizer),
         .keys = &c->optimizer,
-        .fixed = c->reduce.order == ORDER_FIXED,
+        .fixed = c->reduce.order == ORDER_FIXED && !is_served(x),
+        .servers = is_served(x) ? x->shape.servers : 0,
+        .server = x->groups.pair,
         .compress = codec_of(c->reduce.compress),
         .kept = c->reduce.compress == SEND_TOPK ? (int64_t)ceil(c->reduce.density * CHUNK) : 0,
         .density_warmup = c->reduce.density_warmup,
@@ -341,6 +346,7 @@ static loader_options feed_options(const session *x, int64_t last) {
     o.first_lane = o.lane_count ? first_lane(x) + lane_table_lane(t, rank, 0) / context : 0;
     o.lane_stride = t->turns ? t->world / context : 1;
     o.lane_list = x->lanes;
+    o.asks = is_served(x) ? o.lane_count : 0;
     return o;
 }
 
@@ -442,6 +448,7 @@ static void stop_feeding(session *x) {
 void session_leave(session *x) {
     if (x->dev) stop_feeding(x);
     ckpt_writer_close(x->writer);
+    served_close(x->served);
     if (x->runner.cfg) step_close(&x->runner);
     if (x->state.net) state_close(&x->state);
     groups_close(&x->groups);
@@ -455,6 +462,7 @@ void session_leave(session *x) {
     x->ranks = NULL;
     x->team = NULL;
     x->writer = NULL;
+    x->served = NULL;
     x->evaluator = (evaluator){0};
 }
 
@@ -502,6 +510,28 @@ err_t session_collect(session *x, step_result *out) {
     if (rc != ERR_OK || !fault_hit(&x->faults, FAULT_LIE)) return rc;
     TRY(session_settle(x));  // weights are still on their way
     return replicas_flip(&x->state);
+}
+
+err_t session_serve(session *x) {
+    static const serving_kind kind[] = {
+        [SERVER_BOUNDED] = SERVE_BOUNDED, [SERVER_ASYNC] = SERVE_ASYNC, [SERVER_HYBRID] = SERVE_HYBRID};
+    const config *c = x->cfg;
+    const served_options o = {.rules = {.kind = kind[c->server.mode],
+                                        .workers = grid_workers(&x->shape),
+                                        .staleness = c->server.staleness,
+                                        .timeout_s = c->server.timeout,
+                                        .decays = c->server.late == LATE_DECAY},
+                              .most = c->server.every,
+                              .record = c->server.record ? x->dir : NULL,
+                              .replay = *c->server.replay ? c->server.replay : NULL,
+                              .after = x->progress.step};
+    return served_open(&x->served, &x->runner, &o);
+}
+
+err_t session_period(session *x, int64_t last, served_results *out) {
+    TRY(served_period(x->served, x->data, x->progress.step + 1, last, out));
+    x->progress.step = last;
+    return ERR_OK;
 }
 
 err_t session_step(session *x, step_result *out) {

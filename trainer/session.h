@@ -19,7 +19,7 @@
 #include "trainer/config/config.h"
 #include "trainer/evaluate.h"
 #include "trainer/exam.h"
-#include "trainer/step/step.h"
+#include "trainer/step/served.h"
 
 // INFERENCE: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device
 // that measures every operation. TUNE: as BENCH, without the plans of [device] plans.
@@ -67,6 +67,7 @@ typedef struct session {
     int64_t *deal;    // lanes of each rank that shares rows with this one; NULL: as equal as they can be
     int64_t *weight;  // what each of them keeps beside the others ([server]); NULL: all as much
     int64_t *lanes;   // of this rank, where they are dealt in turns by a list: for the loader
+    served *served;   // steps that servers do not wait for all of; NULL: they do
     loader *data;
     void *ring;  // the loader's buffers
     size_t ring_bytes;
@@ -111,6 +112,11 @@ err_t session_settle(session *x);
 
 // Starts the loader after the last finished step; it delivers up to step `last`.
 err_t session_feed(session *x, int64_t last);
+
+// With servers that do not wait for all of a step, in place of session_step: opens what periods of steps need, after
+// the weights are there; and the steps up to `last`, which count as finished (trainer/step/served.h).
+err_t session_serve(session *x);
+err_t session_period(session *x, int64_t last, served_results *out);
 
 // Between two steps, when none is queued: other lanes for each rank that shares them (of each model of several ranks),
 // the same on all ranks. deal: [data] but for servers. `[parallel] balance` says whether it may follow.

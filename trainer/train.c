@@ -110,6 +110,7 @@ static err_t enter_world(run *r, const config *c, const launch *at) {
     TRY(comm_agree_ok(r->x.ranks, start_log(r, at), r->x.s));
     run_recall_checkpoint(r);
     fault_kill(&r->x.faults, FAULT_BEGIN);
+    if (run_step(r) < c->run.steps && config_is_served(r->x.cfg)) TRY(session_serve(&r->x));
     if (run_step(r) < c->run.steps) TRY(redeal_recall(&r->lanes, &r->x, &r->m));
     // Before the first step, so that from here on a loss costs little: what was lost with a node has no second copy.
     if (!r->recalled || at->fenced) TRY(take_snapshot(r));
@@ -329,21 +330,26 @@ static bool must_drain(const run *r) {
            snapshot_is_due(r) || redeal_is_due(&r->lanes, run_step(r));
 }
 
+static err_t log_collected(run *r, const step_result *s, double ms, step_wish *wish) {
+    TRY(run_log_step(r, s, ms));
+    if (run_keeps_log(r)) atomic_store(&r->b->logged, s->step);
+    r->collected = s->step;
+    atomic_store(&r->b->loss, s->loss);
+    atomic_store(&r->b->step, s->step);
+    run_say_caught_up(r, s->step);
+    // islands go on to where they hold the same: a stop is asked for again there, and saves what all have learned
+    if (s->wish > *wish && config_is_boundary(r->x.cfg, s->step)) *wish = s->wish;
+    r->written |= s->written;
+    return ERR_OK;
+}
+
 static err_t collect_step(run *r, step_wish *wish) {
     step_result s;
     TRY(session_collect(&r->x, &s));
     double now = clock_now();
-    TRY(run_log_step(r, &s, 1e3 * (now - r->logged_at)));
+    TRY(log_collected(r, &s, 1e3 * (now - r->logged_at), wish));
     run_show_reading(r, now);
     r->logged_at = now;
-    if (run_keeps_log(r)) atomic_store(&r->b->logged, s.step);
-    r->collected = s.step;
-    atomic_store(&r->b->loss, s.loss);
-    atomic_store(&r->b->step, s.step);
-    run_say_caught_up(r, s.step);
-    // islands go on to where they hold the same: a stop is asked for again there, and saves what all have learned
-    if (s.wish > *wish && config_is_boundary(r->x.cfg, s.step)) *wish = s.wish;
-    r->written |= s.written;
     return ERR_OK;
 }
 
@@ -356,11 +362,24 @@ static err_t compare_plans(run *r) {
     return ERR_OK;
 }
 
+// The steps up to where all ranks meet, where servers do not wait for all of a step.
+static err_t advance_period(run *r, step_wish *wish) {
+    const config *c = r->x.cfg;
+    int64_t from = run_step(r), last = (from / c->server.every + 1) * c->server.every;
+    served_results got;
+    if (last > c->run.steps) last = c->run.steps;
+    TRY(session_period(&r->x, last, &got));
+    run_show_reading(r, clock_now());
+    for (int64_t k = 0; k < last - from; k++) TRY(log_collected(r, &got.result[k], got.step[k].ms, wish));
+    return compare_plans(r);
+}
+
 // Queues the next step, and collects and logs finished ones: on a CPU this step; on a GPU the previous one, and if the
 // queue must drain this one too.
 static err_t advance(run *r, step_wish *wish) {
     r->x.runner.wish = atomic_load(&r->b->stop) ? STEP_STOP : atomic_load(&r->b->turn) ? STEP_TURN : STEP_GO_ON;
     r->x.runner.written = ckpt_writer_ended(r->x.writer);
+    if (r->x.served) return advance_period(r, wish);
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
     int most = must_drain(r) ? 0 : 1;
@@ -382,6 +401,7 @@ static err_t step_or_save(run *r, step_wish *wish) {
     err_t rc = advance(r, wish);
     if ((rc != ERR_DATA && rc != ERR_IO) || run_step(r) == 0 || r->saved == run_step(r)) return rc;
     if (!config_is_boundary(r->x.cfg, run_step(r))) return rc;  // the newest checkpoint is all that islands agree on
+    if (r->x.served) return rc;                                 // weights are of a period that did not end
     if (spilled_is_lost(&r->x.state.spilled)) return rc;
     err_record why = *err_last();
     bool back = false;
@@ -391,9 +411,17 @@ static err_t step_or_save(run *r, step_wish *wish) {
     return err_restore(&why);
 }
 
+// How stale the gradients were that servers applied.
+static void say_served(run *r) {
+    char text[SERVED_SUMMARY];
+    if (r->x.served && r->x.ranks->rank == 0)
+        monitor_event(&r->m, "served", run_step(r), served_summary(r->x.served, text));
+}
+
 static err_t say_stopped(run *r) {
     char text[96];
     run_say_if_ruined(r);
+    say_served(r);
     snprintf(text, sizeof text, "asked to stop; %s step %" PRId64 "; the same command continues",
              r->saved == run_step(r) ? "saved" : "could not save", run_step(r));
     monitor_event(&r->m, "stop", run_step(r), text);
@@ -574,6 +602,7 @@ static err_t train_in_world(run *r, const config *c, const launch *at) {
     TRY(enter_world(r, c, at));
     TRY(run_steps(r));
     run_say_if_ruined(r);
+    say_served(r);
     TRY(comm_agree_ok(r->x.ranks, check_saved(r), r->x.s));
     if (run_gave_up_waiting(r)) say_patience(r);
     monitor_say(&r->m, "done    %" PRId64 " steps; run directory %s", run_step(r), r->x.dir);

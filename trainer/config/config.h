@@ -213,6 +213,12 @@ typedef struct config {
         int64_t count;  // of those that share the lanes: they have none, and keep the optimizer's state; 0: none
         double weight;  // what each of the others keeps of it beside one of them
         server_mode mode;
+        int64_t staleness;  // bounded: steps that a worker may be ahead of the slowest
+        double timeout;     // hybrid: seconds that a step waits after its first gradient
+        late_mode late;
+        int64_t every;             // modes that do not wait for all: steps after which all ranks meet
+        bool record;               // write in which order servers served
+        char replay[CONFIG_TEXT];  // where such records are, whose order is repeated; "": nowhere
     } server;
     struct {
         char nodes[CONFIG_TEXT];        // host:ranks, comma between; "": this machine alone
@@ -336,10 +342,20 @@ static inline bool config_is_apart(const config *c) {
     return c->outer.islands > 1 && (*c->outer.fragments || c->outer.overlap > 0);
 }
 
-// May the state after this step be kept, compared or shown? Of islands that all hold the same at some steps, only then.
-static inline bool config_is_boundary(const config *c, int64_t step) {
-    return c->outer.islands == 1 || config_is_apart(c) || step % c->outer.every == 0;
+// Do servers apply gradients without waiting for all of a step's? With staleness 0 they do wait.
+static inline bool config_is_served(const config *c) {
+    bool waits = c->server.mode == SERVER_SYNC || (c->server.mode == SERVER_BOUNDED && c->server.staleness == 0);
+    return c->server.count > 0 && !waits;
 }
+
+// Steps after which all ranks hold the same, of those that do so at some steps only; else 1.
+static inline int64_t config_period(const config *c) {
+    if (config_is_served(c)) return c->server.every;
+    return c->outer.islands == 1 || config_is_apart(c) ? 1 : c->outer.every;
+}
+
+// May the state after this step be kept, compared or shown?
+static inline bool config_is_boundary(const config *c, int64_t step) { return step % config_period(c) == 0; }
 
 // Stages of each rank of a pipeline.
 static inline int config_chunks(const config *c) {

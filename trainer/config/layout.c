@@ -291,7 +291,8 @@ grid config_grid(const config *c, int world) {
                   .pipeline = pipeline,
                   .context = context,
                   .links = pipeline > 1 ? links_of(c) : 0,
-                  .beside = c->checkpoint.async};
+                  .beside = c->checkpoint.async,
+                  .paired = config_is_served(c)};
 }
 
 // --- with a number of ranks ------------------------------------------------------------------------------------------
@@ -432,6 +433,19 @@ static err_t judge_coded(judge *j, int world) {
                         workers, world, S(world), counted(c), spans, c->reduce.compress_span);
 }
 
+// Where servers apply gradients one by one, each worker has the same share of a step.
+static err_t judge_shares(judge *j, int world) {
+    const config *c = j->c;
+    const grid g = config_grid(c, world);
+    int64_t workers = grid_workers(&g), lanes = c->resolved.lanes;
+    if (!config_is_served(c) || lanes % workers == 0) return ERR_OK;
+    judge_number(j, (double)c->server.count + (double)(workers - 1));
+    return judge_refuse(j, ROWS(counted_in(c), ROW(batch, lanes), ROW(server, count), ROW(server, mode)),
+                        "a step's lanes = %" PRId64 " can't be divided into a share for each of %" PRId64
+                        " workers (%d ranks, %s), which servers ask for that do not wait for all lanes",
+                        lanes, workers, world, counted(c));
+}
+
 static bool deals_spans(const config *c, int data) {
     int64_t count[data + 1];
     bool whole = pipe_deal(c->parallel.deal, data, c->resolved.lanes, count);
@@ -496,6 +510,7 @@ err_t judge_ranks(judge *j, int world) {
         return c->parallel.pipeline > 1 ? judge_micros(j, world) : ERR_OK;
     }
     RULE(j, judge_lanes(j, world));
+    RULE(j, judge_shares(j, world));
     RULE(j, judge_deal(j, world));
     RULE(j, judge_files(j, world));
     return judge_data(j, world);

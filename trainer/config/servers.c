@@ -4,9 +4,17 @@
 
 #include <inttypes.h>
 
+static const char *mode_of(const config *c) {
+    static const char *const text[] = {SERVER_WORDS(WORD_NAME)};
+    return text[c->server.mode];
+}
+
 // Keys that say how servers work, where there are none.
 static err_t judge_no_servers(judge *j) {
     const config *c = j->c;
+    if (c->server.mode != SERVER_SYNC)
+        return judge_refuse(j, ROWS(ROW(server, mode), ROW(server, count)),
+                            "mode = %s is how servers apply gradients, and count = 0", mode_of(c));
     if (c->server.weight == 0) return ERR_OK;
     return judge_refuse(j, ROWS(ROW(server, weight), ROW(server, count)),
                         "weight = %g is what others keep beside servers, and count = 0", c->server.weight);
@@ -20,6 +28,45 @@ static err_t judge_work(judge *j) {
                         "count = %" PRId64 " servers run no blocks, and each of pipeline = %" PRId64
                         " stages waits for the others",
                         c->server.count, c->parallel.pipeline);
+}
+
+// What does not know servers that apply each gradient when it comes: a key, and whether it is set so; and why it can't
+// be.
+typedef struct stranger {
+    int row;
+    bool is;
+    const char *why;
+} stranger;
+
+static err_t judge_beside_served(judge *j) {
+    const config *c = j->c;
+    const stranger all[] = {
+        {ROW(device, backend), c->resolved.kind == DEVICE_CUDA, "works on CPUs: set [device] backend = cpu"},
+        {ROW(precision, compute), c->precision.compute == FP16, "has no loss scale that all ranks agree on"},
+        {ROW(parallel, zero), c->parallel.zero != 1, "has whole weights and gradients on each worker, as zero = 1"},
+        {ROW(parallel, tensor), c->parallel.tensor > 1, "gives each worker samples of its own"},
+        {ROW(parallel, context), c->parallel.context > 1, "gives each worker samples of its own"},
+        {ROW(parallel, token_slices), c->parallel.token_slices > 1, "adds all of a worker's gradient up as it comes"},
+        {ROW(parallel, offload), c->parallel.offload != OFFLOAD_NONE, "has the state in the memory of servers"},
+        {ROW(parallel, balance), c->parallel.balance != BALANCE_NONE, "lets fast workers do more by itself"},
+        {ROW(parallel, deal), *c->parallel.deal != 0, "gives a worker the next share of a step"},
+        {ROW(server, weight), c->server.weight > 0, "lets servers alone keep what is updated"},
+        {ROW(reduce, compress), c->reduce.compress != SEND_ALL, "sends gradients as they are"},
+        {ROW(optimizer, type), c->optimizer.type == OPTIMIZER_LARS, "knows no norm of a row that several servers have"},
+        {ROW(optimizer, ema), c->optimizer.ema > 0, "has no mean of weights, whose steps overlap"},
+        {ROW(optimizer, skip_norm), c->optimizer.skip_norm > 0, "has no mean of norms that servers agree on"},
+        {ROW(optimizer, rollback), c->optimizer.rollback > 0, "has steps that overlap"},
+        {ROW(batch, bn_span), c->resolved.span > 1, "has no lanes that meet"},
+        {c->data.documents ? ROW(data, documents)
+         : c->data.answers ? ROW(data, answers)
+                           : ROW(data, ignore),
+         config_weighs(c), "does not know how many losses of a step count"},
+        {ROW(cluster, elastic), c->cluster.elastic, "goes on from checkpoints, not from a step in memory"},
+    };
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (all[k].is)
+            return judge_refuse(j, ROWS(all[k].row, ROW(server, mode)), "mode = %s %s", mode_of(c), all[k].why);
+    return ERR_OK;
 }
 
 err_t judge_servers(judge *j) {
@@ -42,5 +89,6 @@ err_t judge_servers(judge *j) {
                             "with order = any the transport adds what all ranks have, and count = %" PRId64
                             " servers have nothing to add",
                             count);
-    return judge_work(j);
+    RULE(j, judge_work(j));
+    return config_is_served(c) ? judge_beside_served(j) : ERR_OK;
 }

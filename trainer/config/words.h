@@ -73,7 +73,15 @@
     X(MOMENTS_OWN, "own")
 
 // How servers and the others wait for each other.
-#define SERVER_WORDS(X) X(SERVER_SYNC, "sync")
+#define SERVER_WORDS(X) \
+    X(SERVER_SYNC, "sync") \
+    X(SERVER_BOUNDED, "bounded") \
+    X(SERVER_ASYNC, "async") \
+    X(SERVER_HYBRID, "hybrid")
+// What becomes of a gradient that comes too late, in hybrid.
+#define LATE_WORDS(X) \
+    X(LATE_DROP, "drop") \
+    X(LATE_DECAY, "decay")
 
 // What is sent of a lane: all of it, in the codes of gpu/ops.h, or its largest elements alone.
 #define SEND_WORDS(X) \
@@ -100,6 +108,7 @@ typedef enum { ROUNDING_WORDS(WORD_ENUM) } rounding_mode;
 typedef enum { OPTIMIZER_WORDS(WORD_ENUM) } optimizer_kind;
 typedef enum { SCHEDULE_WORDS(WORD_ENUM) } schedule_kind;
 typedef enum { SERVER_WORDS(WORD_ENUM) } server_mode;
+typedef enum { LATE_WORDS(WORD_ENUM) } late_mode;
 typedef enum pipeline_kind { PIPELINE_WORDS(WORD_ENUM) PIPELINE_KINDS } pipeline_kind;
 typedef enum { OFFLOAD_WORDS(WORD_ENUM) } offload_kind;
 typedef enum { BALANCE_WORDS(WORD_ENUM) } balance_kind;

@@ -76,7 +76,8 @@ static err_t load(run *x, const action *a) {
     inputs *in = &r->inputs;
     input_slot *p = inputs_turn(in, a->input_slot);
     stopwatch *watch = &r->together.watch;
-    int64_t lane = step_island(r) * (r->cfg->resolved.lanes / step_islands(r)) + a->lane / step_contexts(r);
+    int64_t lane =
+        step_island(r) * (r->cfg->resolved.lanes / step_islands(r)) + a->lane / step_contexts(r) + r->lane_shift;
     p->number = lane * r->state->o.micros + a->micro;
     board_waiting(r->board, WAIT_DATA, "wait for data", p->number, x->step);
     TRY(stopwatch_begin(watch, SPAN_DATA, r->s));
@@ -148,7 +149,7 @@ static pass micro_pass(step_runner *r, const action *a) {
     p.fresh = a->fresh;
     p.dw = &r->state->grad[a->buffer * r->net->params];
     p.more_dw = r->state->tables > 1 ? &r->state->grad[r->state->table * r->net->params] : NULL;
-    p.loss_factor = (float)(step_islands(r) / ((double)r->cfg->batch.global * (double)r->net->losses));
+    p.loss_factor = (float)(step_parts(r) / ((double)r->cfg->batch.global * (double)r->net->losses));
     p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
                            .step = (uint32_t)at->b.step,
                            .first_sample = (uint32_t)at->b.first,

@@ -241,9 +241,7 @@ static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, const
 }
 
 // Of each span of samples BatchNorm takes moments: a micro-batch is one.
-static int64_t spans(const step_runner *r) {
-    return r->cfg->batch.global / r->cfg->resolved.micro / grid_islands(&r->groups->shape);
-}
+static int64_t spans(const step_runner *r) { return r->cfg->batch.global / r->cfg->resolved.micro / step_parts(r); }
 
 static err_t average(const step_runner *r, const param *row, const ops *on, optimizer_piece *x, stream *s) {
     TRY(on->average(
@@ -472,6 +470,30 @@ static err_t queue_update(void *ctx) {
     TRY(decide(c->r, c->to));
     TRY(look_at_rows(c->r));
     return update_pieces(c->r, NULL);
+}
+
+err_t finish_pushed_squares(step_runner *r, double *out) {
+    const tensor *sums = &r->results.sums;
+    TRY(stream_zero(r->s, sums->data, tensor_bytes(sums)));
+    TRY(queue_squares(r));
+    TRY(stream_wait(r->s));
+    *out = 0;
+    for (int64_t i = 0; i < tensor_count(sums); i++) *out += ((const double *)sums->data)[i];
+    return ERR_OK;
+}
+
+err_t finish_pushed(step_runner *r, double squares, double lr) {
+    step_state *at = state_step(r->state);
+    tensor sums = {&squares, FP64, 1, {1, 1, 1, 1}};
+    at->lr = (float)lr;
+    TRY(device_ops(r->dev)->step_decide(&(step_decide_args){.state = at,
+                                                            .sums = &sums,
+                                                            .rules = &r->end.rules,
+                                                            .scalars = state_scalars(at),
+                                                            .scalar_count = r->state->scalars},
+                                        r->s));
+    TRY(update_pieces(r, NULL));
+    return stream_wait(r->s);
 }
 
 err_t finish_update(step_runner *r, const result_slot *to) {

@@ -20,6 +20,12 @@ err_t finish_squares(step_runner *r);
 // Sends this rank's times; then all ranks have all sums of squares, losses and times.
 err_t finish_share(step_runner *r, const result_slot *to);
 
+// Of a server that applies gradients as they come (trainer/step/served.h), whose step_state the host reads. The
+// gradients of tied rows become one; out (=) the sum of squares of what this rank owns. Then, with that of all servers:
+// the decision, and the update.
+err_t finish_pushed_squares(step_runner *r, double *out);
+err_t finish_pushed(step_runner *r, double squares, double lr);
+
 // The device decides overflow, clipping and the loss scale; then what this rank owns is updated.
 err_t finish_update(step_runner *r, const result_slot *to);
 

@@ -45,8 +45,10 @@ typedef struct step_runner {
     // Fills in the rest of this rank's times and readings in a step, from REPORT_SENSED on. NULL: nothing.
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
-    step_wish wish;  // of this rank
-    bool written;    // its checkpoint that was begun has ended (REPORT_WRITTEN)
+    int shares;          // of a step's lanes, each with an update of its own (trainer/step/served.h); else 1
+    int64_t lane_shift;  // the first lane of the share that this rank runs, less the one that the list begins with
+    step_wish wish;      // of this rank
+    bool written;        // its checkpoint that was begun has ended (REPORT_WRITTEN)
     // What it does:
     action_list actions, forward;  // a step of this rank; a forward pass without gradients
     action_bucket *bucket;         // [buckets] for the lists
@@ -62,6 +64,7 @@ typedef struct step_runner {
     tensor losses;   // (B, losses of a sample) FP32: of a micro-batch
     int texts;       // that can grow at the same time (model_plan.kv_slots)
     step_rows rows;  // on demand
+    tensor pushed;   // FP32 (workers, what this rank owns), of a server: a gradient of each worker. No size: none
     recordings recorded;
     results results;
     step_end end;
@@ -80,6 +83,8 @@ static inline int step_context(const step_runner *r) { return r->swap.at.ranks ?
 // Which of several islands this rank is in, and how many there are (trainer/step/outer.h).
 static inline int step_islands(const step_runner *r) { return grid_islands(&r->groups->shape); }
 static inline int step_island(const step_runner *r) { return r->ranks->rank / grid_island(&r->groups->shape); }
+// Parts of a step that have updates of their own: islands, or shares.
+static inline int step_parts(const step_runner *r) { return step_islands(r) * r->shares; }
 // Samples of one round of an evaluation, on all ranks together; and where this rank's begin among them. The ranks of a
 // pipeline evaluate the same samples, and so do those that share layers or positions. Servers, which come last, have
 // none.

@@ -52,8 +52,12 @@ typedef struct state_options {
     bool passing;           // in stages 1 and 2 the others keep only the weights that they own, and pass all on
     bool passes;            // ... as this rank does
     bool serves;            // this rank has no lanes in any deal, in stages 1 to 3: it keeps no lane's gradients
-    comm *islands;          // ranks with the same place in other islands (trainer/step/outer.h). NULL: there are none
-    bool steps_outer;       // [outer] type = nesterov, with its lr and momentum
+    // The last `servers` of those with the same rows apply gradients as they come (trainer/step/served.h). server: this
+    // rank's communicators with them, or with the others where it is one; NULL on paper. 0: they do not
+    int servers;
+    comm **server;
+    comm *islands;     // ranks with the same place in other islands (trainer/step/outer.h). NULL: there are none
+    bool steps_outer;  // [outer] type = nesterov, with its lr and momentum
     double outer_lr, outer_momentum;
     codec outer_codec;  // [outer] compress
     bool own_moments;   // what the optimizer keeps is each island's own

@@ -196,6 +196,14 @@ err_t step_on_paper(step_runner *r, const step_paper *paper) {
     return rc;
 }
 
+// Of a server that applies gradients one by one: room for one of each worker.
+static err_t declare_pushed(step_runner *r) {
+    const train_state *t = r->state;
+    int64_t elements = (int64_t)(t->zero.shard ? t->zero.shard : 1);
+    if (!t->o.servers || !t->o.serves) return ERR_OK;
+    return arena_2d(&r->memory, &r->pushed, FP32, grid_workers(&r->groups->shape), elements);
+}
+
 static err_t open_tensors(step_runner *r, const config *cfg, const model *net) {
     int64_t B = cfg->resolved.micro;
     sample_range own = model_own_samples(net, &r->state->o.tokens, B);
@@ -233,6 +241,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
                        .pipelined = ranks->stages->pipe.ranks > 1,
                        .net = net,
                        .state = state,
+                       .shares = state->o.servers ? grid_workers(&ranks->groups->shape) : 1,
                        .ahead = device_about(dev)->kind == DEVICE_CPU ? 1 : 2};
     finish_open(r);
     TRY(open_tensors(r, cfg, net));
@@ -240,6 +249,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], ranks->all, device_ops(dev), state->o.fixed));
     TRY(swap_open(&r->swap, context, ranks->all, device_ops(dev), state->o.here.count / context->world));
     TRY(plan_activations(r));
+    TRY(declare_pushed(r));
     TRY(make_lists(r));
     return plan_merges(r);
 }

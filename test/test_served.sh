@@ -1,0 +1,216 @@
+#!/bin/sh
+# test/test_served.sh: [server] mode = bounded, async and hybrid from the outside. Where order leaves no choice they have
+# the bits of sync; a record of it gives the same bits again, in every mode, after a kill too; a slow worker does less;
+# and what can't go on says why. What servers decide is in test_serving.c, what is refused in test_config.c.
+. test/support/lib.sh
+. "$top/test/support/net.sh"
+. "$top/test/support/cluster.sh"
+. "$top/test/support/images.sh"
+printf '[device]\nthreads = 1\n' >>base.ini
+sed -i '/^dropout/d' base.ini
+small="model.embed=16 model.layers=1 model.vocab=259 run.steps=20 eval.every=10 eval.batches=2 log.watch=no
+    log.hash_every=5 parallel.zero=1 server.count=1 server.every=5 checkpoint.every=10"
+long="$small run.steps=1000000 eval.every=0"
+
+# set_up RUN SETTING...: its settings; of those that are given twice the last one.
+set_up() {
+    run=$1
+    shift
+    settings "$run" $(printf '%s\n' "$@" | awk -F= '{ if (!($1 in at)) key[++n] = $1; at[$1] = $0 } END { for (i = 1; i <= n; i++) print at[key[i]] }')
+}
+
+# served RUN SETTING...: trains it.
+served() {
+    run=$1
+    shift
+    set_up "$run" $small "$@"
+    expect 0 train "$run"
+}
+
+# repeats RUN SETTING...: it is recorded, and a run that repeats the record is like it.
+repeats() {
+    what=$1
+    shift
+    served "$what" server.record=yes "$@"
+    served "$what-again" server.replay="runs/$what" "$@"
+    like "runs/$what" "runs/$what-again"
+}
+
+# --- the same bits ----------------------------------------------------------------------------------------------------
+
+# One worker, whose share is all of a step, in one lane: nothing comes between.
+one_worker_is_sync() {
+    alone="device.ranks=2 batch.lanes=1 batch.global=4 batch.micro=2 model.dropout=0.1"
+    for mode in sync async bounded; do served "one-$mode" $alone server.mode=$mode; done
+    like runs/one-sync runs/one-async
+    like runs/one-sync runs/one-bounded
+}
+
+# Two lanes, a mean that no clipping changes, and no tied rows, whose uses are added before lanes are. A slow worker is
+# waited for.
+hybrid_that_waits_is_sync() {
+    two="model.type=llama device.ranks=4 server.count=2 batch.lanes=2 batch.global=8 optimizer.grad_clip=0"
+    served two-sync $two
+    served two-hybrid $two server.mode=hybrid server.timeout=80 run.faults=drag@1x1000000:1
+    same_end runs/two-sync runs/two-hybrid
+}
+
+# Of staleness 0, every worker has every update.
+no_staleness_is_sync() {
+    served stale-sync device.ranks=4 server.count=2
+    served stale-0 device.ranks=4 server.count=2 server.mode=bounded server.staleness=0
+    like runs/stale-sync runs/stale-0
+}
+
+async_repeats() { repeats async device.ranks=6 server.count=2 server.mode=async; }
+bounded_repeats() {
+    repeats bounded device.ranks=5 model.dropout=0.1 server.mode=bounded server.staleness=1 precision.compute=bf16 optimizer.type=sgd
+    bound_holds runs/bounded/served-0.log 4 1 || fail "a worker pulled too early: $(cat early)"
+}
+hybrid_repeats() {
+    repeats hybrid device.ranks=6 server.count=2 server.mode=hybrid server.timeout=0.02 run.faults=drag@1x1000000:1
+    grep -q '^drop 1 ' runs/hybrid/served-0.log || fail "nothing of worker 1 came too late"
+    # all take 40 ms, worker 1 twice as long, so it is a step late
+    repeats decays device.ranks=5 server.mode=hybrid server.timeout=0.01 server.late=decay \
+        "run.faults=drag@1x1000000,twice@1x1000000:1"
+    grep -q '^push 1 ' runs/decays/served-0.log || fail "nothing of worker 1 counts"
+}
+
+# bound_holds RECORD WORKERS STALENESS: each pull for a step comes after all pushes of the steps before step - staleness.
+bound_holds() {
+    awk -v n="$2" -v s="$3" '
+        $1 == "push" { done[int($3 / n) + 1]++ }
+        $1 == "pull" { pulls++; for (k = 1; k < int($3 / n) + 1 - s; k++) if (done[k] < n) { print NR ": " $0; bad = 1; exit } }
+        END { exit bad || !pulls }' "$1" >early
+}
+
+# BatchNorm: running statistics are rows of servers. Muon: whole matrices are.
+other_models_repeat() {
+    repeats muon device.ranks=4 server.count=2 server.mode=async optimizer.type=muon "optimizer.groups=wpe*:lr=0.5"
+    image_run
+    images data/all 0 700
+    sed -i -e 's/^type = mlp/type = resnet20/' -e '/^inputs = /d' -e 's/^hidden = .*/units = 1 1/' \
+        -e 's/^classes = 5/classes = 12\nwidth = 6\nimage = 16/' -e 's/^holdout = .*/holdout = 11/' \
+        -e 's/^global = .*/global = 8/' -e 's/^micro = .*/micro = 2/' \
+        -e "s,^train = .*,train = $top/test/golden/resnet-basic-images.idx $top/test/golden/resnet-basic-labels.idx," base.ini
+    short="server.count=1 parallel.zero=1 server.mode=async server.every=2 run.steps=6 schedule.decay_steps=6
+        checkpoint.every=0 eval.every=2 log.hash_every=2 device.ranks=3"
+    settings convolutions $short server.record=yes
+    expect 0 train convolutions
+    settings again $short server.replay=runs/convolutions
+    expect 0 train again
+    same_end runs/convolutions runs/again
+}
+
+# --- what differs from sync -------------------------------------------------------------------------------------------
+
+# tickets RECORD WORKER: how many shares it ran.
+tickets() { grep -c "^push $2 " "$1"; }
+
+# In async it runs fewer shares. `bounded` lets others be ahead of it by so much only.
+a_slow_worker_does_less() {
+    slow="device.ranks=5 batch.lanes=4 run.faults=drag@1x1000000:1 server.record=yes run.steps=40"
+    served drags $slow server.mode=async
+    says "160 gradients applied"
+    [ $((2 * $(tickets runs/drags/served-0.log 1))) -lt "$(tickets runs/drags/served-0.log 0)" ] ||
+        fail "worker 1 ran $(tickets runs/drags/served-0.log 1) shares, worker 0 $(tickets runs/drags/served-0.log 0)"
+    grep -q '"kind":"served".*160 gradients applied; updates since their weights were read: ' runs/drags/events.jsonl ||
+        fail "no event says how stale gradients were"
+}
+
+# --- stopped, and lost ------------------------------------------------------------------------------------------------
+
+# The server is killed in the middle of a period; the same command goes on from the period before, and so does the record.
+killed_and_repeated() {
+    set_up killed $small device.ranks=5 server.mode=async server.record=yes run.steps=40 run.faults=update@1200:4
+    expect 69 train killed
+    grep -q '^period 11 15' runs/killed/served-0.log || fail "it was killed too early"
+    [ ! -d runs/killed/ckpt/step-00000020 ] || fail "it was killed too late"
+    sed -i '/^faults/d' killed.ini
+    expect 0 train killed
+    for each in 1 6 11 16 21; do
+        [ "$(grep -c "^period $each " runs/killed/served-0.log)" -eq 1 ] || fail "period $each is not there once"
+    done
+    served killed-again device.ranks=5 server.mode=async run.steps=40 server.replay=runs/killed
+    like runs/killed runs/killed-again
+}
+
+# A run that was asked to stop goes on with other servers.
+stopped_and_moved() {
+    set_up moved $long device.ranks=5 server.mode=bounded log.hash_every=0
+    start "$bin" base.ini moved.ini
+    until_step runs/moved 20
+    kill -TERM "$pid"
+    comes_to 75
+    says "asked to stop; saved step" "gradients applied"
+    at=$(newest_name runs/moved)
+    at=$(echo "$at" | sed 's/^step-0*//')
+    [ $((at % 5)) -eq 0 ] || fail "step $at is in the middle of a period"
+    set_up moved $long device.ranks=4 server.count=2 server.mode=bounded log.hash_every=0 \
+        run.steps=$((at + 10))
+    expect 0 train moved
+}
+
+damaged_data_ends_it() {
+    settings pack pack.shard_tokens=2000 pack.output=data/many
+    expect 0 "$bin" pack base.ini pack.ini
+    cp data/many-train-00007.bin good
+    flip data/many-train-00007.bin $(($(size good) - 100))
+    set_up shard $long device.ranks=3 server.mode=async data.train="data/many-train-*.bin" checkpoint.every=5 \
+        run.steps=40 server.record=yes log.hash_every=0
+    expect 65 train shard
+    says "data/many-train-00007.bin" "offset"
+    cp good data/many-train-00007.bin
+    expect 0 train shard
+}
+
+# --- records that do not fit ------------------------------------------------------------------------------------------
+
+another_run_is_refused() {
+    served known device.ranks=3 server.mode=async server.record=yes
+    set_up other $small device.ranks=5 server.mode=async server.replay=runs/known
+    expect 65 train other
+    says "runs/known/served-0.log: it is of another run: expected \`server 0 of 1, workers 4, mode async\`, found \`server 0 of 1, workers 2, mode async\`"
+    set_up longer $small device.ranks=3 server.mode=async server.replay=runs/known run.steps=30
+    expect 65 train longer
+    says "runs/known/served-0.log: it ends after line" "goes on with \`period 21 25\`"
+    set_up missing $small device.ranks=3 server.mode=async server.replay=runs/nowhere
+    expect 74 train missing
+    says "runs/nowhere/served-0.log: No such file or directory"
+    mkdir -p runs/torn
+    sed 's/^pull 1 \(.*\)/pull 1 9\1/' runs/known/served-0.log >runs/torn/served-0.log
+    set_up torn-run $small device.ranks=3 server.mode=async server.replay=runs/torn
+    expect 65 train torn-run
+    says "runs/torn/served-0.log:" "and this run comes to \`pull 1 "
+}
+
+# The server is on a node of its own.
+near_a_server_of_its_own() {
+    near 2 1
+    together apart $small server.mode=async server.record=yes
+    boot apart
+    ended 0
+    on 0 "servers rank 2 keeps the optimizer's state and runs no lanes"
+    [ -s node1/runs/apart/served-0.log ] || fail "node 1 has no record"
+    together again $small server.mode=async server.replay=runs/apart
+    boot again
+    ended 0
+    union apart && union again
+    same_end union/apart union/again
+    nothing_left
+}
+
+try one_worker_is_sync
+try hybrid_that_waits_is_sync
+try no_staleness_is_sync
+try async_repeats
+try bounded_repeats
+try hybrid_repeats
+try a_slow_worker_does_less
+try killed_and_repeated
+try stopped_and_moved
+try damaged_data_ends_it
+try another_run_is_refused
+try near_a_server_of_its_own
+try other_models_repeat
+finish
