@@ -14,16 +14,17 @@
 
 // Where something fails, or is slow:
 #define FAULT_WORDS(X) \
-    X(FAULT_READ, "read")     /* a dataset read returns EIO */ \
-    X(FAULT_WRITE, "write")   /* a checkpoint write returns ENOSPC */ \
-    X(FAULT_SYNC, "sync")     /* an fsync returns EIO */ \
-    X(FAULT_RENAME, "rename") /* a commit rename returns EIO */ \
-    X(FAULT_FLIP, "flip")     /* a checkpoint write succeeds, and a bit of what it wrote is wrong */ \
-    X(FAULT_SLOW, "slow")     /* a dataset read takes FAULT_SLOW_MS longer */ \
-    X(FAULT_LIE, "lie")       /* a step is over, and a bit of what the rank holds of the weights is wrong */ \
-    X(FAULT_NAN, "nan")       /* a step's gradient is summed, and a number of what this rank owns of it is NaN */ \
-    X(FAULT_DRAG, "drag")     /* a micro-batch takes FAULT_DRAG_MS longer to compute */ \
-    X(FAULT_TWICE, "twice")   /* a micro-batch takes as long again: of a rank at half speed */ \
+    X(FAULT_READ, "read")       /* a dataset read returns EIO */ \
+    X(FAULT_WRITE, "write")     /* a checkpoint write returns ENOSPC */ \
+    X(FAULT_SYNC, "sync")       /* an fsync returns EIO */ \
+    X(FAULT_RENAME, "rename")   /* a commit rename returns EIO */ \
+    X(FAULT_FLIP, "flip")       /* a checkpoint write succeeds, and a bit of what it wrote is wrong */ \
+    X(FAULT_SLOW, "slow")       /* a dataset read takes FAULT_SLOW_MS longer */ \
+    X(FAULT_LIE, "lie")         /* a step is over, and a bit of what the rank holds of the weights is wrong */ \
+    X(FAULT_NAN, "nan")         /* a step's gradient is summed, and a number of what this rank owns of it is NaN */ \
+    X(FAULT_DRAG, "drag")       /* a micro-batch takes FAULT_DRAG_MS longer to compute */ \
+    X(FAULT_TWICE, "twice")     /* a micro-batch takes as long again: of a rank at half speed */ \
+    X(FAULT_QUARTER, "quarter") /* ... and three times as long: at a quarter of it */ \
     X(FAULT_SPILL_READ, "spill_read")   /* a read of what memory has no room for returns EIO (base/spill.h) */ \
     X(FAULT_SPILL_WRITE, "spill_write") /* a write of it returns ENOSPC */ \
     X(FAULT_SPILL_FLIP, "spill_flip")   /* a write of it succeeds, and a bit of what it wrote is wrong */ \

@@ -126,6 +126,21 @@ stopped_and_continued() {
     done
 }
 
+# Servers that apply gradients as they come have a thread for each worker; and one that finds another order than in its
+# record ends while they wait.
+servers_do_not_wait() {
+    served="device.ranks=4 parallel.zero=1 server.count=2 server.mode=async server.every=1"
+    settings served $served server.record=yes
+    expect 0 timeout 200 "$bin" base.ini served.ini
+    settings again $served server.replay=runs/served
+    expect 0 timeout 200 "$bin" base.ini again.ini
+    [ "$(last_hash runs/again)" = "$(last_hash runs/served)" ] || fail "again: another hash"
+    mkdir -p other
+    for k in 0 1; do sed 's/^pull 1 \(.*\)/pull 1 9\1/' runs/served/served-$k.log >other/served-$k.log; done
+    settings torn $served server.replay=other
+    expect 65 timeout 200 "$bin" base.ini torn.ini
+}
+
 try one_rank
 try several_ranks
 try pipelines
@@ -133,4 +148,5 @@ try shared_layers
 try shared_positions
 try several_nodes
 try stopped_and_continued
+try servers_do_not_wait
 finish

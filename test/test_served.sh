@@ -109,13 +109,15 @@ tickets() { grep -c "^push $2 " "$1"; }
 
 # In async it runs fewer shares. `bounded` lets others be ahead of it by so much only.
 a_slow_worker_does_less() {
-    slow="device.ranks=5 batch.lanes=4 run.faults=drag@1x1000000:1 server.record=yes run.steps=40"
+    slow="device.ranks=5 batch.lanes=4 run.faults=drag@1x1000000,quarter@1x1000000:1 server.record=yes"
     served drags $slow server.mode=async
-    says "160 gradients applied"
+    says "80 gradients applied"
     [ $((2 * $(tickets runs/drags/served-0.log 1))) -lt "$(tickets runs/drags/served-0.log 0)" ] ||
         fail "worker 1 ran $(tickets runs/drags/served-0.log 1) shares, worker 0 $(tickets runs/drags/served-0.log 0)"
-    grep -q '"kind":"served".*160 gradients applied; updates since their weights were read: ' runs/drags/events.jsonl ||
+    grep -q '"kind":"served".*80 gradients applied; updates since their weights were read: ' runs/drags/events.jsonl ||
         fail "no event says how stale gradients were"
+    [ "$(grep -c '"stale":[0-9.]*,"late":0,"waiting":[0-9.]*[,}]' runs/drags/log.jsonl)" -eq 20 ] ||
+        fail "not each step says how stale its gradients were"
 }
 
 # --- stopped, and lost ------------------------------------------------------------------------------------------------
@@ -135,11 +137,38 @@ killed_and_repeated() {
     like runs/killed runs/killed-again
 }
 
+# How many updates the newest checkpoint has behind it.
+updates() { sed -n 's/.*"adam_t": *\([0-9]*\).*/\1/p' "$(newest runs/"$1")/manifest.json"; }
+
+# Servers and workers are killed again and again. What a period had done by then is done once more, from what all held
+# before it: each share counts once.
+heals() {
+    set_up healed $long device.ranks=6 server.count=2 server.mode=$1 log.hash_every=0 snapshot.every=5 \
+        cluster.elastic=yes cluster.heartbeat=0.2
+    sed -i 's/^steps = .*/steps = 1000000/' healed.ini
+    start "$bin" base.ini healed.ini
+    for k in $(seq "$2"); do
+        until_step runs/healed $((20 * k))
+        victim=$(pgrep -P "$pid" lockstep | sed -n "$((k * 5 % 6 + 1))p")
+        [ -n "$victim" ] && kill -9 "$victim"
+        until_true 30 world_is $((k + 1))
+    done
+    kill -TERM "$pid"
+    comes_to 75
+    at=$(newest_name runs/healed | sed 's/^step-0*//')
+    [ "$(updates healed)" -eq $((4 * at)) ] || fail "after step $at there were $(updates healed) updates"
+    rm -rf runs/healed
+}
+world_is() { [ "$(grep -c '"kind":"healed"' runs/healed/events.jsonl)" -ge $(($1 - 1)) ]; }
+killed_ranks_count_once() { heals async "${KILLS:-6}"; }
+killed_ranks_wait_for_none() { heals bounded 3; }
+
 # A run that was asked to stop goes on with other servers.
 stopped_and_moved() {
-    set_up moved $long device.ranks=5 server.mode=bounded log.hash_every=0
+    set_up moved $long device.ranks=5 server.mode=bounded log.hash_every=0 log.watch=yes
     start "$bin" base.ini moved.ini
     until_step runs/moved 20
+    until_true 20 grep -q '"stale":[0-9][0-9.]*,"late":0,"waiting":' runs/moved/status.json
     kill -TERM "$pid"
     comes_to 75
     says "asked to stop; saved step" "gradients applied"
@@ -208,6 +237,8 @@ try bounded_repeats
 try hybrid_repeats
 try a_slow_worker_does_less
 try killed_and_repeated
+try killed_ranks_count_once
+try killed_ranks_wait_for_none
 try stopped_and_moved
 try damaged_data_ends_it
 try another_run_is_refused

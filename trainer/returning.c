@@ -150,7 +150,7 @@ void run_recall_checkpoint(run *r) {
 
 void run_begin_at(run *r) {
     const run_progress *at = &r->x.progress;
-    r->settled = at->step, r->before = at->step - at->updates - at->skipped;
+    r->settled = config_is_served(r->x.cfg) ? -1 : at->step, r->before = at->step - at->updates - at->skipped;
     if (run_keeps_log(r)) atomic_store(&r->b->logged, at->step);
 }
 

@@ -141,6 +141,10 @@ err_t run_log_step(run *r, const step_result *s, double ms) {
         .slowest = times.slowest,
         .slowest_ms = times.slowest_ms,
         .median_ms = times.median_ms,
+        .served = s->served,
+        .stale = s->served ? s->served->missed : NAN,
+        .late = s->served ? (double)s->served->dropped : NAN,
+        .waiting = s->served ? s->served->waiting : NAN,
     };
     watch_bad_steps(r, s);
     monitor_log(&r->m, &(record){RECORD_STEP, .step = said});

@@ -125,6 +125,7 @@ static err_t judge_boundaries(judge *j) {
                {ROW(checkpoint, every), c->checkpoint.every},
                {ROW(eval, every), c->eval.every},
                {ROW(sample, every), c->sample.tokens ? c->sample.every : 0},
+               {ROW(snapshot, every), c->cluster.elastic ? c->snapshot.every : 0},
                {ROW(log, hash_every), c->log.hash_every}};
     const bool served = config_is_served(c);
     const int64_t period = config_period(c);

@@ -61,7 +61,11 @@ static err_t judge_beside_served(judge *j) {
          : c->data.answers ? ROW(data, answers)
                            : ROW(data, ignore),
          config_weighs(c), "does not know how many losses of a step count"},
-        {ROW(cluster, elastic), c->cluster.elastic, "goes on from checkpoints, not from a step in memory"},
+        {*c->server.replay ? ROW(server, replay) : ROW(server, record),
+         c->cluster.elastic && (c->server.record || *c->server.replay),
+         "has one order of one set of ranks in a record, and an elastic run may go on with others"},
+        {ROW(snapshot, live), c->cluster.elastic && c->snapshot.live,
+         "has no step of which all ranks hold the same but those where they meet"},
     };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         if (all[k].is)

@@ -61,7 +61,13 @@ static inline double over_0(double x) { return x > 0 ? x : NAN; }
     X(RESIDENT,     YES, NO,  resident,     "resident",     WHOLE, 10, "memory/resident",     over_0(r->resident), \
       17, NULL, 1, NULL) \
     X(DEVICE_BYTES, YES, NO,  device_bytes, "device_bytes", WHOLE, 11, "memory/device_bytes", over_0(r->device_bytes), \
-      18, NULL, 1, NULL)
+      18, NULL, 1, NULL) \
+    X(STALE,        YES, YES, stale,        "stale",        REAL,  19, "servers/stale",       r->stale, \
+      19, "stale_updates", 1, "Updates of others that a gradient of the last step had missed when servers applied it, mean.") \
+    X(LATE,         NO,  YES, late,         "late",         WHOLE, 20, "servers/late",        r->late, \
+      20, "late_gradients", 1, "Gradients that came too late during the last step, and were dropped.") \
+    X(WAITING,      NO,  YES, waiting,      "waiting",      REAL,  21, "servers/waiting",     r->waiting, \
+      21, "server_queue", 1, "Questions of other workers that waited when the first server applied a gradient, mean.")
 // clang-format on
 
 // IF_##curve(text) is the text or nothing.
@@ -91,9 +97,9 @@ extern const step_field step_metric[STEP_COUNT];  // in the order of `at`
 
 double step_value(const step_record *r, step_field f);
 
-// Only of several ranks: between these two.
+// Only of several ranks: between these two. From STALE on: only where servers do not wait for all of a step.
 static inline bool step_has(const step_record *r, step_field f) {
-    return r->world > 1 || f < STEP_COMM_MS || f > STEP_MEDIAN_MS;
+    return f >= STEP_STALE ? r->served : r->world > 1 || f < STEP_COMM_MS || f > STEP_MEDIAN_MS;
 }
 
 #endif

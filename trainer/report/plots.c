@@ -413,6 +413,16 @@ static const plot hidden = {"Communication that is hidden",
                             true,
                             false,
                             false};
+static const plot stale = {"Stale gradients",
+                           "updates of others that a gradient had missed",
+                           "mean",
+                           CURVE_STALE,
+                           FIGURE_PLAIN,
+                           false,
+                           BANDED,
+                           true,
+                           false,
+                           false};
 static const plot memory[] = {
     {"Memory", "of rank 0", "resident", CURVE_RESIDENT, FIGURE_BYTES, false, BANDED, true, false, false},
     {"Device memory", "of rank 0", "on the device", CURVE_DEVICE_BYTES, FIGURE_BYTES, false, BANDED, true, false,
@@ -489,6 +499,7 @@ void plots_draw(text *h, runlog *const *runs, int n) {
     draw_parts(&b);
     draw_peak(&b);
     draw_plot(&b, &hidden);
+    draw_plot(&b, &stale);
     if (n == 1 && chart_heat(h, &runs[0]->heat, runs[0]->world, runs[0]->last_step, b.drawn)) b.drawn++;
     draw_machine(&b);
 }

@@ -214,6 +214,7 @@ static void be_slow(const run *x) {
     fault_list *f = x->r->faults;
     if (fault_hit(f, FAULT_DRAG)) doze(1e-3 * FAULT_DRAG_MS);
     if (fault_hit(f, FAULT_TWICE)) doze(clock_now() - x->began);
+    if (fault_hit(f, FAULT_QUARTER)) doze(3 * (clock_now() - x->began));
 }
 
 // --- what goes between stages ----------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ struct server {
     double ended;  // when the last step was whole
     pthread_mutex_t lock;
     pthread_cond_t news;
-    uint64_t questions;
-    bool stopped;  // a worker has no data: nothing is updated any more
+    uint64_t asked;  // questions so far
+    bool stopped;    // a worker has no data: nothing is updated any more
     bool failed;
     err_record why;
 };
@@ -68,7 +68,7 @@ static void fail(server *x) {
 static err_t ask(client *k, question what, int64_t ticket) {
     server *x = k->of;
     pthread_mutex_lock(&x->lock);
-    k->asks = what, k->ticket = ticket, k->number = ++x->questions, k->answered = false;
+    k->asks = what, k->ticket = ticket, k->number = ++x->asked, k->answered = false;
     pthread_cond_signal(&x->news);
     while (!k->answered && !x->failed) pthread_cond_wait(&k->told, &x->lock);
     k->asks = QUIET;
@@ -206,6 +206,12 @@ static double norm_of(const server *x, const client *k) {
     return sqrt(k->push.squares) / state_step(x->r->state)->loss_scale;
 }
 
+static int questions(const server *x) {
+    int n = 0;
+    for (int k = 0; k < x->workers; k++) n += x->client[k].asks != QUIET && !x->client[k].answered;
+    return n;
+}
+
 // A gradient that counts, in the step that is counted now.
 static void count(server *x, const client *k) {
     const serving *n = &x->now;
@@ -215,6 +221,8 @@ static void count(server *x, const client *k) {
     to->pushes++;
     to->loss += (k->push.loss - to->loss) / (double)to->pushes;
     to->norm += (norm_of(x, k) - to->norm) / (double)to->pushes;
+    to->missed += ((double)(x->updates - k->version) - to->missed) / (double)to->pushes;
+    to->waiting += ((double)questions(x) - (k->asks != QUIET) - to->waiting) / (double)to->pushes;
     to->stale[stale_class(x->updates - k->version)]++;
 }
 
@@ -359,14 +367,21 @@ static err_t serve(server *x) {
 
 // --- a period --------------------------------------------------------------------------------------------------------
 
+static void open_clients(server *x) {
+    for (int i = 0; i < x->workers; i++) {
+        x->client[i] = (client){.of = x,
+                                .worker = i,
+                                .with = x->r->state->o.server[i],
+                                .place = (float *)x->r->pushed.data + i * x->r->pushed.size[1]};
+        pthread_cond_init(&x->client[i].told, NULL);
+    }
+}
+
+// Each may wake all others, so all are open before one is started, and over before one is closed.
 static err_t start(server *x) {
+    open_clients(x);
     for (; x->started < x->workers; x->started++) {
         client *k = &x->client[x->started];
-        *k = (client){.of = x,
-                      .worker = x->started,
-                      .with = x->r->state->o.server[x->started],
-                      .place = (float *)x->r->pushed.data + x->started * x->r->pushed.size[1]};
-        pthread_cond_init(&k->told, NULL);
         TRY(thread_start(&k->thread, "lockstep/serve", serve_client, k));
     }
     return ERR_OK;
@@ -377,10 +392,8 @@ static void end(server *x, err_t rc) {
     comm *c = x->r->ranks;
     if (rc != ERR_OK) fail(x);
     if (rc != ERR_OK && c->table->query(c) == ERR_OK) c->table->abort(c, x->why.text);
-    for (int k = 0; k < x->started; k++) {
-        pthread_join(x->client[k].thread, NULL);
-        pthread_cond_destroy(&x->client[k].told);
-    }
+    for (int k = 0; k < x->started; k++) pthread_join(x->client[k].thread, NULL);
+    for (int k = 0; k < x->workers; k++) pthread_cond_destroy(&x->client[k].told);
     if (rc != ERR_OK) err_restore(&x->why);
 }
 

@@ -20,6 +20,8 @@ typedef struct served_step {
     double ms;          // since the step before
     int64_t pushes;
     int64_t dropped;  // came too late, meanwhile
+    double missed;    // updates of others since its weights were read, mean
+    double waiting;   // questions of other workers when it was applied, mean
     // [k] gradients that had missed k updates of others since their weights were read, or 2^(k-1) .. 2^k - 1 of them
     // from k = 2 on
     int64_t stale[SERVED_STALE];

@@ -86,7 +86,7 @@ static double news_value(const board_news *n, step_field f) {
 static void put_field(text *w, const board_news *n, step_field f) {
     const field_about *a = &step_about[f];
     char name[64], help[128];
-    if (!a->metric) return;
+    if (!a->metric || (f >= STEP_STALE && isnan(news_value(n, f)))) return;
     snprintf(name, sizeof name, a->metric, n->unit);
     snprintf(help, sizeof help, a->help, n->unit);
     gauge(w, name, help, news_value(n, f) / a->per);
