@@ -96,6 +96,7 @@ static void test_bounded_waits_for_the_slowest(void **state) {
     serving x;
     serving_rules r = {.kind = SERVE_BOUNDED, .workers = 2, .staleness = 1};
     assert_true(serving_begin(&x, &r, 1, 5));
+    assert_true(serving_has(&x, 0) && serving_has(&x, 9) && !serving_has(&x, -1) && !serving_has(&x, 10));
     for (int64_t t = 0; t < 6; t++) assert_int_equal(serving_next(&x, (int)(t % 2)), t);
     assert_true(serving_may(&x, ASK_PULL, 0, 2) && !serving_may(&x, ASK_PULL, 0, 4));
     assert_true(serving_push(&x, 0, 0, 0) == PUSH_APPLY && serving_push(&x, 0, 2, 0) == PUSH_APPLY);

@@ -19,6 +19,10 @@ void serving_end(serving *x) {
     x->applied = NULL;
 }
 
+bool serving_has(const serving *x, int64_t ticket) {
+    return ticket >= (x->first - 1) * x->rules.workers && ticket < x->last * x->rules.workers;
+}
+
 static bool hybrid(const serving *x) { return x->rules.kind == SERVE_HYBRID; }
 
 // A worker has one share of each step, so one that was late goes on with the step that is open.

@@ -64,6 +64,9 @@ static inline int serving_share(const serving_rules *r, int64_t ticket) { return
 bool serving_begin(serving *x, const serving_rules *r, int64_t first, int64_t last);
 void serving_end(serving *x);
 
+// Is it a ticket of the period?
+bool serving_has(const serving *x, int64_t ticket);
+
 // May this be answered now? What may not is asked again when something else has been answered, or time has passed.
 bool serving_may(const serving *x, serving_ask what, int worker, int64_t ticket);
 

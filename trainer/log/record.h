@@ -36,8 +36,8 @@ typedef struct step_record {
     // compute times of the slowest and of the median rank.
     int world, slowest;
     double comm_ms, hidden, slowest_ms, median_ms;
-    // With servers that do not wait for all of a step (trainer/step/served.h): updates that a gradient had missed, those
-    // that were dropped, and questions that waited. NaN: without
+    // With servers that do not wait for all of a step (trainer/step/served.h): updates that a gradient had missed,
+    // those that were dropped, and questions that waited. NaN: without
     bool served;
     double stale, late, waiting;
 } step_record;

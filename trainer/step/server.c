@@ -99,6 +99,9 @@ static err_t receive_gradient(client *k, stream *s) {
 }
 
 static err_t serve_pull(client *k, int64_t ticket, stream *s) {
+    if (!serving_has(&k->of->now, ticket))
+        return err_set(ERR_INTERNAL, "worker %d asks for weights for ticket %" PRId64 ", which is of another period",
+                       k->worker, ticket);
     TRY(ask(k, ASKS_PULL, ticket));
     TRY(send_weights(k, s));
     TRY(receive_gradient(k, s));

@@ -22,10 +22,10 @@ typedef struct step_result {
     double norm_mean;  // of the norms of the steps before (gpu/ops.h); 0: there is none
     bool applied;      // false: skipped, as the gradient was not finite, or an outlier
     int64_t updates, good_steps, skipped;
-    step_wish wish;         // the strongest one of any rank: all follow it after the last step that is queued
-    bool written;           // every rank's checkpoint that was begun had ended before this step was queued
+    step_wish wish;  // the strongest one of any rank: all follow it after the last step that is queued
+    bool written;    // every rank's checkpoint that was begun had ended before this step was queued
     const struct served_step *served;  // what servers know of it, where they do not wait for all of a step; else NULL
-    const double *reports;  // (world, REPORT_ITEMS), valid until this step's slot is used again
+    const double *reports;             // (world, REPORT_ITEMS), valid until this step's slot is used again
 } step_result;
 
 // Declares everything; step_commit allocates it.
