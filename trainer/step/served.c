@@ -207,7 +207,7 @@ static void fill(const served *x, int64_t first, int64_t steps) {
                                      .skipped = s->skipped,
                                      .wish = wish,
                                      .written = written,
-                               .served = &of[i],
+                                     .served = &of[i],
                                      .reports = reports};
 }
 
