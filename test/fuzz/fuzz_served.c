@@ -1,6 +1,6 @@
-// test/fuzz/fuzz_served.c: any bytes as the record of what a server served (comm/server/record.h). They become an unnamed
-// file in memory and are read from the beginning, and from a later step. The answer is ERR_DATA with the file's name, or
-// lines with workers that there are; written again, they are read as the same lines.
+// test/fuzz/fuzz_served.c: any bytes as the record of what a server served (comm/server/record.h). They become an
+// unnamed file in memory and are read from the beginning, and from a later step. The answer is ERR_DATA with the file's
+// name, or lines with workers that there are; written again, they are read as the same lines.
 #include "comm/server/record.h"
 
 #include <stdio.h>
