@@ -2,6 +2,7 @@
 # test/test_served.sh: [server] mode = bounded, async and hybrid from the outside. Where order leaves no choice they have
 # the bits of sync; a record of it gives the same bits again, in every mode, after a kill too; a slow worker does less;
 # and what can't go on says why. What servers decide is in test_serving.c, what is refused in test_config.c.
+# MATRIX=every: a machine that comes again, too (test/check_served.sh).
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
@@ -12,11 +13,15 @@ small="model.embed=16 model.layers=1 model.vocab=259 run.steps=20 eval.every=10 
     log.hash_every=5 parallel.zero=1 server.count=1 server.every=5 checkpoint.every=10"
 long="$small run.steps=1000000 eval.every=0"
 
-# set_up RUN SETTING...: its settings; of those that are given twice the last one.
+# once SETTING...: of those that are given twice the last one.
+once() {
+    printf '%s\n' "$@" |
+        awk -F= '!($1 in at) { key[++n] = $1 } { at[$1] = $0 } END { for (i = 1; i <= n; i++) print at[key[i]] }'
+}
 set_up() {
     run=$1
     shift
-    settings "$run" $(printf '%s\n' "$@" | awk -F= '{ if (!($1 in at)) key[++n] = $1; at[$1] = $0 } END { for (i = 1; i <= n; i++) print at[key[i]] }')
+    settings "$run" $(once "$@")
 }
 
 # served RUN SETTING...: trains it.
@@ -229,6 +234,31 @@ near_a_server_of_its_own() {
     nothing_left
 }
 
+# The last of three machines is the server. It is lost; the second one serves then, and the first works alone, until the
+# third comes again. Of each step there are as many updates as there were workers.
+a_server_machine_comes_again() {
+    usual=$long
+    . "$top/test/support/healing.sh"
+    near 1 1 1
+    together back $(once $usual log.hash_every=0 checkpoint.every=0 snapshot.every=5 server.mode=async $elastic)
+    boot back
+    run=back
+    after 0 70
+    kill -9 "$(supervisor 2)"
+    until_true 20 has_event 0 healed "world 2 of this run"
+    again 2
+    until_true 60 has_event 0 healed "joining: node 2"
+    after 0 $(($(last_step node0/runs/back) + 50))
+    kill -TERM "$(supervisor 0)" "$(supervisor 1)" "$(supervisor 2)"
+    ended 75
+    sed -n 's/.*"kind":"healed".*continuing after step \([0-9]*\) .*/\1/p' node0/runs/back/events.jsonl >worlds
+    [ "$(wc -l <worlds)" -eq 2 ] || fail "expected two losses and joins: $(cat worlds)"
+    at=$(newest_name node0/runs/back | sed 's/^step-0*//')
+    want=$(awk -v at="$at" 'NR == 1 { n = 2 * $1; a = $1 } NR == 2 { n += $1 - a; a = $1 } END { print n + 2 * (at - a) }' worlds)
+    found=$(sed -n 's/.*"adam_t": *\([0-9]*\).*/\1/p' "$(newest node0/runs/back)/manifest.json")
+    [ "$found" -eq "$want" ] || fail "after step $at there were $found updates, expected $want"
+}
+
 try one_worker_is_sync
 try hybrid_that_waits_is_sync
 try no_staleness_is_sync
@@ -243,5 +273,6 @@ try stopped_and_moved
 try damaged_data_ends_it
 try another_run_is_refused
 try near_a_server_of_its_own
+[ "${MATRIX:-some}" = some ] || try a_server_machine_comes_again
 try other_models_repeat
 finish
