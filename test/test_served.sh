@@ -107,6 +107,30 @@ other_models_repeat() {
     same_end runs/convolutions runs/again
 }
 
+# Embeddings of clicks.
+clicks_repeat() {
+    mv base.ini other.ini
+    ini >base.ini <<END
+run steps=6 dir=runs
+device backend=cpu threads=1
+model type=dlrm rows=5 embed=4 bottom=6 top=8
+data train=data/c-train-*.bin val=data/c-val-*.bin
+pack clicks=criteo input=$top/test/golden/dlrm.tsv output=data/c val_fraction=0.2
+batch global=12 micro=3 lanes=4
+checkpoint every=0
+eval every=2
+log every=1 hash_every=2
+END
+    expect 0 "$bin" pack base.ini
+    clicks="device.ranks=4 server.count=2 parallel.zero=1 server.mode=async server.every=2"
+    settings clicks $clicks server.record=yes
+    expect 0 train clicks
+    settings clicks-again $clicks server.replay=runs/clicks
+    expect 0 train clicks-again
+    like runs/clicks runs/clicks-again
+    mv other.ini base.ini
+}
+
 # --- what differs from sync -------------------------------------------------------------------------------------------
 
 # tickets RECORD WORKER: how many shares it ran.
@@ -266,6 +290,7 @@ try async_repeats
 try bounded_repeats
 try hybrid_repeats
 try a_slow_worker_does_less
+try clicks_repeat
 try killed_and_repeated
 try killed_ranks_count_once
 try killed_ranks_wait_for_none

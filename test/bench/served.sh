@@ -61,6 +61,7 @@ END
 # run NAME SETTING...: leaves "seconds loss" of each evaluation in NAME.curve, and the last line `served` in NAME.stale.
 run() {
     name=$1
+    rm -rf "runs/$name"
     shift
     "$bin" base.ini -o run.name="$name" -o "run.faults=${FAULTS}" "$@" >"$name.out" 2>&1 || { tail "$name.out"; exit 1; }
     awk -F '[:,}]' '/"t":"step"/ { for (i = 1; i < NF; i++) if ($i == "\"ms\"") s += $(i + 1) / 1000 }
