@@ -47,8 +47,8 @@ repeats() {
 one_worker_is_sync() {
     alone="device.ranks=2 batch.lanes=1 batch.global=4 batch.micro=2 model.dropout=0.1"
     for mode in sync async bounded; do served "one-$mode" $alone server.mode=$mode; done
-    like runs/one-sync runs/one-async
-    like runs/one-sync runs/one-bounded
+    same_end runs/one-sync runs/one-async
+    same_end runs/one-sync runs/one-bounded
 }
 
 # Two lanes, a mean that no clipping changes, and no tied rows, whose uses are added before lanes are. A slow worker is

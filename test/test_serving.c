@@ -133,14 +133,19 @@ static void test_hybrid_waits_for_all_or_for_a_while(void **state) {
     assert_true(serving_weight(&x, 0) == 0.5 && serving_weight(&x, 1) == 0.5 && serving_weight(&x, 2) == 0);
     serving_close(&x);
     assert_true(x.open == 5 && !serving_holds(&x) && serving_may(&x, ASK_NEXT, 0, 0));
-    pull_next(&x, 0);
+    for (int k = 0; k < 2; k++) pull_next(&x, k);
+    assert_true(serving_push(&x, 0, 12, 10) == PUSH_HOLD && !serving_closes(&x, 10));
+    assert_true(serving_push(&x, 1, 13, 10) == PUSH_HOLD);
+    assert_true(serving_closes(&x, 10));  // worker 2 computes an earlier step
+    serving_close(&x);
     assert_true(serving_push(&x, 2, 11, 10) == PUSH_DROP);
     assert_true(serving_may(&x, ASK_NEXT, 2, 0));  // and goes on with the open step
-    assert_true(serving_push(&x, 0, 12, 11) == PUSH_HOLD);
-    assert_true(serving_closes(&x, 11));  // no other has pulled for it
+    for (int k = 0; k < 2; k++) pull_next(&x, k);
+    for (int k = 0; k < 2; k++) assert_true(serving_push(&x, k, 15 + k, 11) == PUSH_HOLD);
+    assert_false(serving_closes(&x, 11));  // which it has not pulled for yet
     pull_next(&x, 2);
-    assert_false(serving_closes(&x, 11));
-    assert_true(serving_push(&x, 2, 14, 12) == PUSH_HOLD && serving_closes(&x, 12));
+    assert_true(!serving_closes(&x, 12) && serving_closes(&x, 13));
+    assert_true(serving_push(&x, 2, 17, 12) == PUSH_HOLD && serving_closes(&x, 12));
     serving_end(&x);
 }
 

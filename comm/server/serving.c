@@ -55,7 +55,10 @@ int64_t serving_next(serving *x, int worker) {
     return hybrid(x) ? (x->open - 1) * x->rules.workers + worker : x->next++;
 }
 
-void serving_pull(serving *x, int worker, int64_t ticket) { x->pulled[worker] = serving_step(&x->rules, ticket); }
+void serving_pull(serving *x, int worker, int64_t ticket) {
+    x->pulled[worker] = serving_step(&x->rules, ticket);
+    x->computes[worker] = true;
+}
 
 static void count_applied(serving *x, int64_t step) {
     x->applied[step - x->first]++;
@@ -64,6 +67,7 @@ static void count_applied(serving *x, int64_t step) {
 
 serving_fate serving_push(serving *x, int worker, int64_t ticket, double now) {
     int64_t step = serving_step(&x->rules, ticket);
+    x->computes[worker] = false;
     if (!hybrid(x)) {
         count_applied(x, step);
         return PUSH_APPLY;
@@ -76,11 +80,11 @@ serving_fate serving_push(serving *x, int worker, int64_t ticket, double now) {
 
 bool serving_holds(const serving *x) { return x->since != 0; }
 
-// One that has not pulled for the open step computes an earlier one, and is not awaited.
+// One that still computes an earlier step is not awaited.
 bool serving_closes(const serving *x, double now) {
     bool awaited = false;
     if (!serving_holds(x)) return false;
-    for (int k = 0; k < x->rules.workers; k++) awaited |= x->held[k] < 0 && x->pulled[k] == x->open;
+    for (int k = 0; k < x->rules.workers; k++) awaited |= x->held[k] < 0 && !(x->computes[k] && x->pulled[k] < x->open);
     return !awaited || now >= x->since + x->rules.timeout_s;
 }
 

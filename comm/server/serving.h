@@ -15,9 +15,9 @@
 //   bounded  The same, but a worker pulls for a step s only when all pushes of steps before s - staleness are applied
 //            (stale synchronous parallel: Ho et al. 2013).
 //   hybrid   A step is open, and its share k is worker k's. The pushes of a step are held, and become one update, their
-//            mean, when all that have pulled for it are there, or `timeout_s` after the first of them (backup workers:
-//            Chen et al. 2016). A push of an earlier step is late. It is dropped, or counts in the step that is open,
-//            half as much for each step that it is late.
+//            mean, when all are there but those of workers that compute an earlier step, or `timeout_s` after the
+//            first of them (backup workers: Chen et al. 2016). A push of an earlier step is late. It is dropped, or
+//            counts in the step that is open, half as much for each step that it is late.
 //
 // A period is some steps, before and after which all ranks meet: weights are the same everywhere there, and all pushes
 // are applied.
@@ -53,8 +53,9 @@ typedef struct serving {
     int *applied;         // [last - first + 1] pushes of each step
     int64_t open;         // hybrid: the step whose pushes are awaited; last + 1: none
     double since;         // hybrid: when the first push was held for it; 0: none is
-    // [workers] the step for which it pulled last; the ticket that is held of it, -1: none
+    // [workers] the step for which it pulled last; has it not pushed since? The ticket that is held of it, -1: none
     int64_t pulled[SERVE_WORKERS], held[SERVE_WORKERS];
+    bool computes[SERVE_WORKERS];
 } serving;
 
 static inline int64_t serving_step(const serving_rules *r, int64_t ticket) { return ticket / r->workers + 1; }

@@ -25,7 +25,8 @@ train() { timeout 100 "$bin" base.ini "$1.ini"; }
 
 # facts DIR: the log without what a clock said and without what only several ranks have to say.
 facts() {
-    sed -e 's/,"ms":[^,}]*//' -e 's/,"[a-z]*_per_s":[^,}]*//' -e 's/,"waiting":[^,}]*//' -e 's/,"[a-z]*_wait_ms":[^,}]*//g' \
+    sed -e 's/,"ms":[^,}]*//' -e 's/,"[a-z]*_per_s":[^,}]*//' -e 's/,"waiting":[^,}]*//' \
+        -e 's/,"[a-z]*_wait_ms":[^,}]*//g' \
         -e 's/,"comm_[a-z]*":[^,}]*//g' \
         -e 's/,"slowest_rank":[^,}]*//' -e 's/,"[a-z]*_compute_ms":[^,}]*//g' \
         -e 's/,"\(mfu\|time\|resident\|device_bytes\)":[^,}]*//g' \
