@@ -41,14 +41,23 @@ repeats() {
     like "runs/$what" "runs/$what-again"
 }
 
+# How many updates the newest checkpoint has behind it.
+updates() { sed -n 's/.*"adam_t": *\([0-9]*\).*/\1/p' "$(newest runs/"$1")/manifest.json"; }
+
 # --- the same bits ----------------------------------------------------------------------------------------------------
 
 # One worker, whose share is all of a step, in one lane: nothing comes between.
 one_worker_is_sync() {
     alone="device.ranks=2 batch.lanes=1 batch.global=4 batch.micro=2 model.dropout=0.1"
-    for mode in sync async bounded; do served "one-$mode" $alone server.mode=$mode; done
-    same_end runs/one-sync runs/one-async
-    same_end runs/one-sync runs/one-bounded
+    for mode in sync async bounded hybrid; do served "one-$mode" $alone optimizer.grad_clip=0.5 server.mode=$mode; done
+    for mode in async bounded hybrid; do
+        same_end runs/one-sync runs/one-$mode
+        [ "$(grep -c '"stale":0,"late":0,"waiting":0[,}]' runs/one-$mode/log.jsonl)" -eq 20 ] ||
+            fail "$mode: alone a worker misses nothing"
+        sed 's/,"stale":.*"waiting":[^,}]*//' runs/one-$mode/log.jsonl >runs/one-$mode/sync.jsonl
+        mv runs/one-$mode/sync.jsonl runs/one-$mode/log.jsonl
+        like runs/one-sync runs/one-$mode
+    done
 }
 
 # Two lanes, a mean that no clipping changes, and no tied rows, whose uses are added before lanes are. A slow worker is
@@ -67,7 +76,10 @@ no_staleness_is_sync() {
     like runs/stale-sync runs/stale-0
 }
 
-async_repeats() { repeats async device.ranks=6 server.count=2 server.mode=async; }
+async_repeats() {
+    repeats async device.ranks=6 server.count=2 server.mode=async
+    repeats many device.ranks=5 server.count=3 server.mode=async batch.micro=2 # more servers than workers
+}
 bounded_repeats() {
     repeats bounded device.ranks=5 model.dropout=0.1 server.mode=bounded server.staleness=1 precision.compute=bf16 optimizer.type=sgd
     bound_holds runs/bounded/served-0.log 4 1 || fail "a worker pulled too early: $(cat early)"
@@ -149,6 +161,26 @@ a_slow_worker_does_less() {
         fail "not each step says how stale its gradients were"
 }
 
+# A gradient that is not finite is left out by all servers, whichever of them has the number that is none.
+what_is_not_finite_is_left_out() {
+    for mode in async hybrid; do
+        [ $mode = async ] && all=40 || all=20
+        served nan-$mode device.ranks=4 server.count=2 server.mode=$mode server.timeout=20 run.faults=nan@3:3
+        [ "$(updates nan-$mode)" -eq $((all - 1)) ] || fail "$mode: $(updates nan-$mode) updates"
+        [ "$(grep -c '"skipped":true' runs/nan-$mode/log.jsonl)" -eq 1 ] || fail "$mode: not one step lacks a gradient"
+        grep '"step":20,' runs/nan-$mode/log.jsonl | grep -q '"loss":[0-9]' || fail "$mode: no loss in the end"
+    done
+}
+
+# A server sends all that it keeps to each worker, and plan counts it.
+plan_counts_it() {
+    set_up planned $small device.ranks=5 server.mode=async
+    expect 0 "$bin" plan base.ini planned.ini
+    awk '$1 == "masters" { most = $3 }
+        /^traffic/ { on = 1 } on && $1 == "sent" { sent = $5; on = 0 } END { exit sent != 4 * most }' "$out" ||
+        fail "a server with 4 workers does not send its weights to each"
+}
+
 # --- stopped, and lost ------------------------------------------------------------------------------------------------
 
 # The server is killed in the middle of a period; the same command goes on from the period before, and so does the record.
@@ -165,9 +197,6 @@ killed_and_repeated() {
     served killed-again device.ranks=5 server.mode=async run.steps=40 server.replay=runs/killed
     like runs/killed runs/killed-again
 }
-
-# How many updates the newest checkpoint has behind it.
-updates() { sed -n 's/.*"adam_t": *\([0-9]*\).*/\1/p' "$(newest runs/"$1")/manifest.json"; }
 
 # Servers and workers are killed again and again. What a period had done by then is done once more, from what all held
 # before it: each share counts once.
@@ -290,6 +319,8 @@ try async_repeats
 try bounded_repeats
 try hybrid_repeats
 try a_slow_worker_does_less
+try what_is_not_finite_is_left_out
+try plan_counts_it
 try clicks_repeat
 try killed_and_repeated
 try killed_ranks_count_once

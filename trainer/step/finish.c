@@ -474,6 +474,7 @@ static err_t queue_update(void *ctx) {
 
 err_t finish_pushed_squares(step_runner *r, double *out) {
     const tensor *sums = &r->results.sums;
+    if (fault_hit(r->faults, FAULT_NAN)) TRY(poison(r));
     TRY(stream_zero(r->s, sums->data, tensor_bytes(sums)));
     TRY(queue_squares(r));
     TRY(stream_wait(r->s));
