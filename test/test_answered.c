@@ -7,6 +7,7 @@
 #include "data/text/pack.h"
 #include "data/text/shard.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
 
@@ -273,6 +274,126 @@ static void other_shards_are_refused(void **state) {
     drop_dir(dir);
 }
 
+// --- shards of other hands -------------------------------------------------------------------------------------------
+
+// A row as text: what is marked is in capitals, a dot is nothing, # is token 309, and a digit is a marked 300 + digit.
+static void put_rows(const char *dir, const char *const *rows, int n) {
+    enum { T = READS + SAYS };
+    char path[PATH_MAX];
+    uint8_t bytes[16 * T * 2] = {0};
+    shard_writer *w;
+    assert_true(n <= 16);
+    for (int k = 0; k < n; k++) {
+        assert_int_equal(strlen(rows[k]), T);
+        for (int t = 0; t < T; t++) {
+            int c = rows[k][t], token = c == '.' ? 0 : c == '#' ? 309 : isdigit(c) ? 300 + c - '0' : tolower(c);
+            bool marked = isdigit(c) || isupper(c);
+            bytes[(k * T + t) * 2] = (uint8_t)token;
+            bytes[(k * T + t) * 2 + 1] = (uint8_t)(token >> 8 | (marked ? 0x80 : 0));
+        }
+    }
+    snprintf(path, sizeof path, "%s/x-train-00000.bin", dir);
+    OK(shard_write_open(&w, path, 2, n * T, false));
+    shard_write_rows(w, T, false);
+    OK(shard_write(w, bytes, n * T));
+    OK(shard_write_finish(w));
+    shard_write_close(w);
+}
+
+typedef struct reports {
+    int n;
+    char text[512];
+} reports;
+static void keep_report(void *ctx, const char *text) {
+    reports *r = ctx;
+    r->n++;
+    snprintf(r->text, sizeof r->text, "%s", text);
+}
+
+// Wherever a row stands that no model could read, it is the one that is reported; of several the first.
+static void every_row_is_verified(void **state) {
+    (void)state;
+    static const struct {
+        const char *row, *says;
+    } bad[] = {
+        {"abcdefghijkVW..", "11 tokens are read and 2 said, expected 1 to 10 and 1 to 5"},
+        {"abVWXYZV.......", "2 tokens are read and 6 said, expected 1 to 10"},
+        {"VW.............", "0 tokens are read and 2 said, expected 1 to 10"},
+        {"abc............", "15 tokens are read and 0 said, expected 1 to 10"},
+        {"abVW..V........", "2 tokens are read and 2 said, and later ones, too, expected 1 to 10"},
+        {"abVW..........V", "2 tokens are read and 2 said, and later ones, too, expected 1 to 10"},
+        {"ab#VW..........", "token 309, and the model has [model] vocab = 309"},
+        {"abV9...........", "token 309, and the model has [model] vocab = 309"},
+    };
+    enum { ROWS = 5 };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        for (int at = 0; at <= ROWS; at++) {  // ROWS: the last two
+            const char *row[ROWS],
+                *right[] = {"aVWXYZ.........", "abcdefghijVWXYZ", "aV.............", "abc8V8........."};
+            for (int k = 0; k < ROWS; k++) row[k] = right[k % 4];
+            row[at < ROWS ? at : ROWS - 2] = bad[i].row;
+            if (at == ROWS) row[ROWS - 1] = bad[i].row;
+            char *dir = make_dir(), named[64];
+            source *s;
+            reports r = {.n = 0};
+            model_of m = usual;
+            m.vocab = 309;
+            put_rows(dir, row, ROWS);
+            OK(open_with(&s, dir, m));
+            snprintf(named, sizeof named, "sample %d: ", at < ROWS ? at : ROWS - 2);
+            assert_error(source_verify(s, keep_report, &r), ERR_DATA, named, bad[i].says);
+            if (r.n != 1 || !strstr(r.text, named)) fail_msg("%d reports, of them %s", r.n, r.text);
+            source_close(s);
+            drop_dir(dir);
+        }
+}
+
+// --- ends ------------------------------------------------------------------------------------------------------------
+
+// An end token that leaves no room for the mark beside it makes tokens of four bytes.
+static void any_token_may_be_the_end(void **state) {
+    (void)state;
+    static const int32_t ends[] = {32767, 32768, 65535, 65536, INT32_MAX - 1};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char *dir = make_dir(), input[PATH_MAX], output[PATH_MAX], *file;
+        int32_t tokens[READS + SAYS], length, targets[SAYS];
+        pack_report r;
+        source *s;
+        size_t n;
+        model_of m = usual;
+        m.vocab = (int64_t)ends[i] + 1;
+        write_text(dir, "a.jsonl",
+                   "{\"prompt\": \"ab\", \"response\": \"c\"}\n"
+                   "{\"text\": \"a\", \"text_b\": \"bc\", \"label\": \"defghi\"}\n");
+        snprintf(input, sizeof input, "%s/a.jsonl", dir), snprintf(output, sizeof output, "%s/x", dir);
+        OK(pack_run(&(pack_options){.input = input,
+                                    .output = output,
+                                    .shard_tokens = 1000,
+                                    .template = CHAT_TEXT,
+                                    .context = READS,
+                                    .says = SAYS,
+                                    .end = ends[i]},
+                    &r));
+        snprintf(input, sizeof input, "%s/x-train-00000.bin", dir);
+        OK(io_read_file(input, 4096, &file, &n));
+        assert_int_equal(le32_get((uint8_t *)file + 12), ends[i] < 32768 ? 2 : 4);
+        free(file);
+        OK(open_with(&s, dir, m));
+        for (int k = 0; k < 2; k++) {
+            OK(source_look(s, k, (void *[]){tokens, &length, targets}));
+            assert_int_equal(length, k ? 5 : 3);
+            assert_int_equal(tokens[length - 1], ends[i]), assert_int_equal(tokens[k ? 1 : 2], ends[i]);
+            assert_int_equal(targets[k ? 4 : 1], ends[i]), assert_int_equal(targets[0], k ? 'd' : 'c');
+        }
+        source_close(s);
+        m.vocab--;
+        OK(open_with(&s, dir, m));
+        assert_error(source_look(s, 0, (void *[]){NULL, NULL, NULL}), ERR_DATA, "sample 0: token ", "[model] vocab = ");
+        source_close(s);
+        drop_dir(dir);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_texts_come_back),
@@ -281,6 +402,8 @@ int main(void) {
         cmocka_unit_test(other_settings_are_refused),
         cmocka_unit_test(tokens_that_are_said_are_checked),
         cmocka_unit_test(other_shards_are_refused),
+        cmocka_unit_test(every_row_is_verified),
+        cmocka_unit_test(any_token_may_be_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
