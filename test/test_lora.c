@@ -3,6 +3,7 @@
 // adapters, dA = alpha / rank * B^T dW and dB = alpha / rank * dW A^T. Frozen rows have no gradient: their places
 // are NULL here, so that a write would end the test. And values begin as PEFT's. Where what an adapter reads is dropped
 // there is no such matrix: gradients are then compared with differences of losses under the same masks.
+#include "base/philox.h"
 #include "model/dropout.h"
 #include "model/foreign.h"
 #include "model/peft.h"
@@ -82,7 +83,7 @@ static void fill_row(rig *r, int i) {
     }
 }
 
-static void run(rig *r, bool halves, bool fresh) {
+static pass pass_of(rig *r, bool fresh) {
     pass p = {.ops = device_ops(r->net.dev),
               .s = r->net.s,
               .B = B,
@@ -95,6 +96,11 @@ static void run(rig *r, bool halves, bool fresh) {
               .drop_adapted = r->drops,
               .losses = r->net.losses};
     for (int i = 0; i < r->net.m->inputs; i++) p.in[i] = r->in[0][i];
+    return p;
+}
+
+static void run(rig *r, bool halves, bool fresh) {
+    pass p = pass_of(r, fresh);
     flow_use(&r->net.flow, &p);
     OK(model_forward(r->net.m, &p));
     if (halves) {
@@ -295,6 +301,106 @@ static void each_has_its_masks(void **state) {
     net_close(&r.net);
 }
 
+// What the operations of a pass are called with: the site of each that drops something.
+enum { SITES_MOST = 256 };
+typedef struct sites {
+    const ops *real;
+    int n;
+    uint32_t at[SITES_MOST];
+} sites;
+static sites called;
+
+static void note(const dropout_key *drop) {
+    if (!drop || drop->p == 0) return;
+    assert_true(called.n < SITES_MOST);
+    called.at[called.n++] = drop->site;
+}
+#define NOTED(op) \
+    static err_t noted_##op(const op##_args *args, stream *s) { \
+        note(args->drop); \
+        return called.real->op(args, s); \
+    }
+NOTED(dropout)
+NOTED(attention_forward)
+NOTED(attention_backward)
+NOTED(cross_attention_forward)
+NOTED(cross_attention_backward)
+
+static int by_site(const void *a, const void *b) {
+    const uint32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+// The sites of a forward pass, each once, or of a backward pass; sorted.
+static sites sites_of(rig *r, bool backward) {
+    ops noted = *device_ops(r->net.dev);
+    called = (sites){.real = device_ops(r->net.dev)};
+    noted.dropout = noted_dropout;
+    noted.attention_forward = noted_attention_forward, noted.attention_backward = noted_attention_backward;
+    noted.cross_attention_forward = noted_cross_attention_forward;
+    noted.cross_attention_backward = noted_cross_attention_backward;
+    pass p = pass_of(r, true);
+    p.ops = &noted, p.drop.p = 0.25f, p.drop_adapted = 0.5f;
+    flow_use(&r->net.flow, &p);
+    OK(model_forward(r->net.m, &p));
+    if (backward) called.n = 0;
+    if (backward) OK(model_backward(r->net.m, &p));
+    qsort(called.at, (size_t)called.n, sizeof *called.at, by_site);
+    return called;
+}
+
+static int times(const sites *s, uint32_t site) {
+    int n = 0;
+    for (int i = 0; i < s->n; i++) n += s->at[i] == site;
+    return n;
+}
+
+// Two places of a model that had one site would drop the same elements. Backward drops what forward did; an adapter's
+// mask it draws for its matrix, and for the gradient of what it reads. What a head drops is both in backward.
+static void expect_own_sites(const char *name, int type, const any_options *o, const char *targets, int wanted,
+                             int adapters) {
+    const kind k = {.name = name, .type = type, .o = *o, .targets = targets};
+    rig r;
+    rig_open_with(&r, &k, adapters > 0, RECOMPUTE_NONE, false, 0.5);
+    for (int i = 0; i < r.net.m->params; i++) fill_row(&r, i);
+    sites forward = sites_of(&r, false), backward = sites_of(&r, true);
+    int found[2] = {0};
+    for (int i = 0; i < backward.n; i++) {
+        uint32_t site = backward.at[i];
+        bool adapts = site >= SITE_ADAPTER;
+        int first = times(&forward, site), then = times(&backward, site);
+        if (i && site == backward.at[i - 1]) continue;
+        found[adapts]++;
+        if (first > 1 || then != (adapts || !first ? 2 : 1))
+            fail_msg("%s: site %x drops %d times, and %d times in backward", name, site, first, then);
+    }
+    for (int i = 0; i < forward.n; i++)
+        if (!times(&backward, forward.at[i])) fail_msg("%s: backward does not drop at %x", name, forward.at[i]);
+    if (found[0] != wanted || found[1] != adapters)
+        fail_msg("%s: %d places and %d adapters drop, expected %d and %d", name, found[0], found[1], wanted, adapters);
+    net_close(&r.net);
+}
+
+static void each_place_has_its_site(void **state) {
+    (void)state;
+    any_options gpt = {.gpt = {GPT_OPTIONS(2, 2, 24, 37, 11, 2), .dropout = 0.25}},
+                llama = {.llama = {LLAMA_OPTIONS(2, 11, 1)}}, gemma = {.gemma = {GEMMA_OPTIONS(2)}},
+                mlm = {.bert = {BERT_OPTIONS(2, 16), .dropout = 0.25}}, sorts = mlm,
+                t5 = {.t5 = {T5_OPTIONS(2, 3), .dropout = 0.25}}, first = t5;
+    static const char all[] = "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj";
+    sorts.bert.task = BERT_CLASSIFY;
+    first.t5.activation = T5_RELU, first.t5.tied = true;
+    // the embedding, and of each layer what attention sees and gives, and what the MLP gives
+    expect_own_sites("gpt", MODEL_gpt, &gpt, "c_attn attn.c_proj c_fc mlp.c_proj", 1 + 2 * 3, 2 * 4);
+    expect_own_sites("llama", MODEL_llama, &llama, all, 0, 2 * 7);
+    expect_own_sites("gemma", MODEL_gemma, &gemma, all, 0, 2 * 7);
+    expect_own_sites("bert", MODEL_bert, &mlm, "", 1 + 2 * 3, 0);
+    expect_own_sites("bert of classes", MODEL_bert, &sorts, "", 1 + 2 * 3 + 1, 0);  // and the pooled row
+    // of an encoder's layer also the hidden channels, of a decoder's both attentions, and of each stack the last norm
+    expect_own_sites("t5", MODEL_t5, &t5, "", 1 + 2 * 4 + 1 + 3 * 6 + 1, 0);
+    expect_own_sites("t5 1.0", MODEL_t5, &first, "", 1 + 2 * 4 + 1 + 3 * 6 + 1, 0);
+}
+
 // A uniform in +-1/sqrt(inputs), B zero, and everything else frozen.
 static void they_begin_as_pefts(void **state) {
     (void)state;
@@ -377,6 +483,7 @@ int main(void) {
         cmocka_unit_test(adapters_are_a_matrix_that_is_added),
         cmocka_unit_test(what_they_read_is_dropped),
         cmocka_unit_test(each_has_its_masks),
+        cmocka_unit_test(each_place_has_its_site),
         cmocka_unit_test(they_begin_as_pefts),
         cmocka_unit_test(wrong_targets_are_named),
         cmocka_unit_test(other_forms_are_refused),
