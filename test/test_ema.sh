@@ -65,6 +65,22 @@ skipped_steps() {
     mean skipped "3 0 4"
 }
 
+# Before the first update there is no mean to export; after it the mean is the weights.
+first_of_all() {
+    trained early run.faults=nan@1
+    expect 65 "$bin" export runs/early/ckpt/step-00000001 none --ema
+    says "--ema: " "runs/early/ckpt/step-00000001 has no update, and so no mean of weights yet: expected a later one"
+    [ ! -e none ] || fail "a directory was made"
+    expect 0 "$bin" export runs/early/ckpt/step-00000001 as-it-was
+    written early
+    cmp -s early-1.values early-2.values && fail "the second step changed nothing"
+    expect 0 "$bin" export runs/early/ckpt/step-00000002 second --ema
+    says "exported the mean of weights up to step 2"
+    values second >second.values
+    paste early-1.values early-2.values early-2.values second.values >early.columns
+    mean early "0 0 1"
+}
+
 # The weights of each step are those of a run without it; what the checkpoint holds is more.
 nothing_else() {
     trained without optimizer.ema=0
@@ -263,6 +279,7 @@ END
 try running_statistics
 try mean_of_steps
 try skipped_steps
+try first_of_all
 try nothing_else
 try any_layout
 try muon_layouts
