@@ -210,6 +210,31 @@ evaluates() {
     same wanted "$out" "evaluations on one rank and on two"
 }
 
+# Of planted clicks it is known how low the loss can be: as `pack` said of the validation records, and of no named set.
+says_what_is_possible() {
+    settings known pack.clicks=planted pack.input=planted:1:2000:4 pack.val_fraction=0.2 pack.output=data/k \
+        "data.train=data/k-train-*.bin" "data.val=data/k-val-*.bin" \
+        'eval.sets=same: data/k-val-*.bin, other: data/k-train-*.bin'
+    expect 0 "$bin" pack base.ini known.ini
+    best=
+    for split in train val; do
+        expect 0 "$bin" data info data/k-$split-00000.bin
+        best="$best $(sed -n 's/.*, best possible loss \([0-9.]*\)$/\1/p' "$out")"
+    done
+    set -- $best
+    [ $# -eq 2 ] && [ "$1" != "$2" ] || fail "the best possible losses are $best"
+    expect 0 "$bin" base.ini known.ini
+    expect 0 "$bin" eval base.ini known.ini
+    [ "$(wc -l <"$out")" -eq 3 ] || fail "expected a line for the validation data and for each set"
+    said=$(grep -v '  set ' "$out" | sed -n 's/.*  best possible \([0-9.]*\) .*/\1/p')
+    awk -v said="$said" -v best="$2" 'BEGIN { exit !((said - best) ^ 2 <= 0.00005 ^ 2) }' ||
+        fail "expected best possible $2 of the validation records"
+    ! grep '  set ' "$out" | grep -q "best possible" || fail "it says what is possible on a named set"
+    grep '  set same  ' "$out" | sed 's/set same  //' >same
+    grep -v '  set ' "$out" | sed 's/  best possible [0-9.]*//' >whole
+    same whole same "the figures of records as validation data and as a named set"
+}
+
 refused() {
     while IFS='|' read -r set says; do  # set: as for a shell
         eval "settings refused $set"
@@ -267,6 +292,7 @@ try rows_any_layout
 try rows_killed
 try rows_resumed
 try evaluates
+try says_what_is_possible
 try refused
 [ "${LAYOUTS:-some}" = some ] || try learns
 finish
