@@ -121,7 +121,8 @@ asked() {
     says "calm    3001 tokens" "loud    2501 tokens"
 }
 
-# Nodes that name other sets, or the same in another order, would log the one as the other.
+# Nodes that name other sets, the same in another order, or other files by the same names would log the one as the
+# other.
 same_on_all_nodes() {
     take_ports
     head -c 32 /dev/zero >secret && chmod 600 secret
@@ -131,10 +132,18 @@ same_on_all_nodes() {
     done
     sed -i 's/name = .*/name = both/' node0.ini node1.ini
     printf '[eval]\nsets = loud: data/loud-train-00000.bin, calm: data/calm-train-*.bin\n' >turned.ini
-    LOCKSTEP_NODE=1 start timeout 60 "$bin" base.ini node1.ini turned.ini
-    LOCKSTEP_NODE=0 expect 78 timeout 60 "$bin" base.ini node0.ini
-    says "copy the same data to all nodes"
-    await 78
+    # as many tokens of another text, and as many samples
+    head -c 2501 calm.txt >calmer.txt
+    printf '[pack]\ninput = calmer.txt\noutput = data/calmer\nval_fraction = 0\n' >pack.ini
+    expect 0 "$bin" pack base.ini pack.ini
+    printf '[eval]\nsets = calm: data/calm-train-*.bin, loud: data/calmer-train-00000.bin\n' >replaced.ini
+    printf '[eval]\nsets = quiet: data/calm-train-*.bin, loud: data/loud-train-00000.bin\n' >renamed.ini
+    for other in turned replaced renamed; do
+        LOCKSTEP_NODE=1 start timeout 60 "$bin" base.ini node1.ini $other.ini
+        LOCKSTEP_NODE=0 expect 78 timeout 60 "$bin" base.ini node0.ini
+        says "copy the same data to all nodes"
+        await 78
+    done
     LOCKSTEP_NODE=1 start timeout 60 "$bin" base.ini node1.ini
     LOCKSTEP_NODE=0 expect 0 timeout 60 "$bin" base.ini node0.ini
     await 0
