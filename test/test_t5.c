@@ -357,6 +357,46 @@ static void windows_are_those_of_t5s_code(void **state) {
     }
 }
 
+// A file must have the tokens of one window, which are more than the encoder reads.
+static void a_window_is_the_least(void **state) {
+    (void)state;
+    char *dir = make_dir(), path[PATH_MAX], says[128];
+    for (int64_t context = 16; context <= 128; context *= 2) {
+        t5_spans of = t5_spans_for(context, 0.15, 3);
+        tensor_spec wanted[] = {
+            {.name = "tokens", .type = INT32, .dims = 1, .size = {of.inputs + of.targets, 1, 1}, .limit = 400},
+            {.name = "length", .type = INT32, .size = {1, 1, 1}, .limit = of.inputs},
+            {.name = "targets", .type = INT32, .dims = 1, .size = {of.targets, 1, 1}, .limit = 400}};
+        source_options o = {.files = path,
+                            .format = FORMAT_RAW16,
+                            .wanted = wanted,
+                            .inputs = 3,
+                            .spans = of.spans,
+                            .left_out = of.noise,
+                            .window = of.window,
+                            .mask = 399,
+                            .end = 1};
+        assert_true(of.window > context);
+        for (int64_t n = of.window - 1; n <= 2 * of.window; n += of.window / 2 + 1) {
+            source *s;
+            uint16_t *tokens = calloc((size_t)n, sizeof *tokens);
+            snprintf(path, sizeof path, "%s/few.bin", dir);
+            OK(io_write_file(path, tokens, (size_t)n * sizeof *tokens, NULL));
+            free(tokens);
+            err_t rc = source_open(&s, &o);
+            snprintf(says, sizeof says, "%" PRId64 " tokens, expected at least %" PRId64 ": of so many the model reads",
+                     n, of.window);
+            if (n < of.window && (rc != ERR_DATA || !strstr(err_last()->text, says)))
+                fail_msg("%s, expected \"%s\"", rc ? err_last()->text : "opened", says);
+            if (n < of.window) continue;
+            OK(rc);
+            assert_int_equal(source_about(s).samples, n / of.window);
+            source_close(s);
+        }
+    }
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_1_0_as_transformers_learns_it),
@@ -366,6 +406,7 @@ int main(void) {
         cmocka_unit_test(texts_as_transformers_learns_them),
         cmocka_unit_test(accuracies_are_what_the_model_says),
         cmocka_unit_test(windows_are_those_of_t5s_code),
+        cmocka_unit_test(a_window_is_the_least),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
