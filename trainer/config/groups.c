@@ -59,7 +59,7 @@ static err_t read_globs(const char **at, param_group *g) {
     char word[GROUP_GLOB];
     const char *from = *at;
     for (*at = skip(*at); **at && **at != ':' && **at != ','; *at = skip(*at)) {
-        if (!(*at = next_word(*at, ":,", word, sizeof word)) || used + strlen(word) + 2 > sizeof g->globs)
+        if (!(*at = next_word(*at, ":,", word, sizeof word)) || used + (used > 0) + strlen(word) >= sizeof g->globs)
             return err_set(ERR_CONFIG, "%.40s...: the globs of a group have %d letters at most", from, GROUP_GLOB - 1);
         used += (size_t)snprintf(g->globs + used, sizeof g->globs - used, "%s%s", used ? " " : "", word);
     }
