@@ -346,7 +346,9 @@ static void a_lower_rate(void **state) {
         const char *said;
     } rows[] = {{OPTIMIZER_ADAMW, 1e-3, "=0.0001"}, {OPTIMIZER_ADAMW, 0.02, "=0.001"},
                 {OPTIMIZER_ADAMW, 1000, "=0.001"},  {OPTIMIZER_SGD, 0.5, "=0.05"},
-                {OPTIMIZER_SGD, 2, "=0.1"},         {OPTIMIZER_SGD, 0.01, "=0.001"}};
+                {OPTIMIZER_SGD, 2, "=0.1"},         {OPTIMIZER_SGD, 0.01, "=0.001"},
+                {OPTIMIZER_MUON, 0.5, "=0.001"},    {OPTIMIZER_MUON, 0.004, "=0.0004"},
+                {OPTIMIZER_LARS, 50, "=5"},         {OPTIMIZER_LARS, 500, "=10"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         config *c = calloc(1, sizeof *c);
         char text[DIVERGED_TEXT], want[200];
