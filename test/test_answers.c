@@ -257,6 +257,118 @@ static void failures_are_named(void **state) {
     rig_close(&r);
 }
 
+// --- answers that are put there --------------------------------------------------------------------------------------
+
+// A run on grey images of so many classes, of which the model has `classes`; its answers are replaced.
+static void open_many(rig *r, int images, int h, int w, int labels, int classes) {
+    char data[4096];
+    *r = (rig){.dir = make_dir()};
+    put_grey(r->dir, images, h, w, labels, data);
+    snprintf(data + strlen(data), sizeof data - strlen(data), "[model]\ninputs = %d\nclasses = %d\n", h * w, classes);
+    rig_answer(r, grey_run, data, 1);
+    assert_int_equal(r->e.samples, images);
+}
+
+static void write_again(rig *r) {
+    char path[1024];
+    OK(answers_write(&r->x, &r->e, r->dir));
+    snprintf(path, sizeof path, "%s/answers.json", r->dir);
+    json_decref(r->all);
+    assert_non_null(r->all = json_load_file(path, JSON_REJECT_DUPLICATES, NULL));
+}
+
+// More pairs than are listed, each once: in the order of their classes. Of mistakes that are as sure the first samples;
+// what is no number is not sure.
+static void equal_ones_are_in_order(void **state) {
+    (void)state;
+    enum { IMAGES = 1100, MANY = 37 };
+    rig r;
+    open_many(&r, IMAGES, H, W, MANY, MANY);
+    for (int n = 0; n < IMAGES; n++)
+        r.x.answers[n] = (class_answer){(n * 5 + 1 + n / MANY) % MANY, n % 3 == 0 ? NAN : n < 900 ? 0.25 : 0.5};
+    write_again(&r);
+    assert_int_equal(whole(r.all, "right"), 0);
+    const json_t *pairs = list(&r, "pairs"), *mistakes = list(&r, "mistakes");
+    assert_int_equal(json_array_size(pairs), ANSWERS_PAIRS);
+    for (size_t i = 0, before = 0; i < ANSWERS_PAIRS; i++) {
+        const json_t *p = json_array_get(pairs, i);
+        size_t place = (size_t)(whole(p, "label") * MANY + whole(p, "answer"));
+        assert_true(whole(p, "count") == 1 && (!i || place > before));
+        before = place;
+    }
+    for (int i = 0, n = 900; i < ANSWERS_PICTURES; i++, n++) {
+        if (n % 3 == 0) n++;
+        assert_int_equal(whole(json_array_get(mistakes, (size_t)i), "sample"), n);
+    }
+    for (int n = 0; n < IMAGES; n++)
+        if (n != 3 && n != 6 && n != 1095) r.x.answers[n].class = n * 5 % MANY;
+    r.x.answers[1095].sure = 1e-9;
+    write_again(&r);
+    static const int64_t wrong[] = {1095, 3, 6};
+    assert_int_equal(json_array_size(list(&r, "mistakes")), 3);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(whole(json_array_get(list(&r, "mistakes"), i), "sample"), wrong[i]);
+    rig_close(&r);
+}
+
+// Over the classes that were seen or said: one that is only said counts, and one that is neither does not.
+static void f1_is_of_classes_that_occur(void **state) {
+    (void)state;
+    double f1, want = 0, of[CLASSES] = {0}, right[CLASSES] = {0}, said[CLASSES] = {0};
+    rig r;
+    open_many(&r, N, H, W, 4, CLASSES);
+    for (int n = 0; n < N; n++) {
+        int label = n * 5 % 4, class = n % 7 == 0 ? 5 : n % 3;
+        r.x.answers[n] = (class_answer){class, 0.5};
+        of[label]++, said[class]++, right[label] += label == class;
+    }
+    OK(answers_f1(&r.x, &r.e, &f1));
+    for (int k = 0; k < CLASSES; k++) want += of[k] + said[k] > 0 ? 2 * right[k] / (of[k] + said[k]) : 0;
+    int seen = 0;
+    for (int k = 0; k < CLASSES; k++) seen += of[k] + said[k] > 0;
+    assert_true(seen < CLASSES && said[5] > 0 && of[5] == 0 && right[0] > 0);
+    if (!(fabs(f1 - want / seen) < 1e-12)) fail_msg("F1 %.9f, expected %.9f", f1, want / seen);
+    rig_close(&r);
+}
+
+// A picture is reduced from ANSWERS_SIDE + 1 on.
+static void small_ones_stay(void **state) {
+    (void)state;
+    for (int side = ANSWERS_SIDE; side <= ANSWERS_SIDE + 2; side++)
+        for (int tall = 0; tall < 2; tall++) {
+            picture p = {0};
+            rig r;
+            open_many(&r, N, tall ? side : 3, tall ? 3 : side, CLASSES, CLASSES);
+            decode(&p, json_array_get(list(&r, "examples"), 0));
+            bool same = side == ANSWERS_SIDE;
+            assert_int_equal(tall ? p.h : p.w, ANSWERS_SIDE);
+            assert_int_equal(tall ? p.w : p.h, same ? 3 : 3 * ANSWERS_SIDE / side);
+            picture_free(&p);
+            rig_close(&r);
+        }
+}
+
+// Logits that are all the same: the first class, as sure as of each. Those that are no numbers: sure of nothing.
+static void equal_logits_are_the_first_class(void **state) {
+    (void)state;
+    rig r;
+    open_many(&r, N, H, W, CLASSES, CLASSES);
+    for (int k = 0; k < 2; k++) {
+        evaluation e;
+        for (int i = 0; i < r.x.net->params; i++) {
+            float *w = r.x.state.w[i].data;
+            for (int64_t j = 0; j < tensor_count(&r.x.state.w[i]); j++) w[j] = k ? NAN : 0;
+        }
+        OK(evaluate_classes(&r.x.evaluator, r.x.val, 0, r.x.answers, &e));
+        for (int n = 0; n < N; n++) {
+            double sure = r.x.answers[n].sure;
+            assert_int_equal(r.x.answers[n].class, 0);
+            assert_true(k ? isnan(sure) : fabs(sure - 1.0 / CLASSES) < 1e-12);
+        }
+        assert_true(k ? isnan(e.loss) && !signbit(e.loss) : fabs(e.loss - log(CLASSES)) < 1e-6);
+    }
+    rig_close(&r);
+}
+
 // --- large pictures, many classes ------------------------------------------------------------------------------------
 
 // The page of the directory, with a log that says that it is a run's.
@@ -403,6 +515,10 @@ int main(void) {
         cmocka_unit_test(examples_and_mistakes),
         cmocka_unit_test(a_text_has_none),
         cmocka_unit_test(failures_are_named),
+        cmocka_unit_test(equal_ones_are_in_order),
+        cmocka_unit_test(f1_is_of_classes_that_occur),
+        cmocka_unit_test(small_ones_stay),
+        cmocka_unit_test(equal_logits_are_the_first_class),
         cmocka_unit_test(large_ones_are_reduced),
         cmocka_unit_test(shards_have_names_and_a_middle),
         cmocka_unit_test(pages_stay_small),
