@@ -210,6 +210,23 @@ evaluates() {
     same wanted "$out" "evaluations on one rank and on two"
 }
 
+# Each evaluation counts its own samples; and what is no number has no area, and no sign.
+area_of_each() {
+    trained one eval.every=2
+    figures one | sed -n 's/^"step":4,"loss":\([^,]*\),.*"auc":\([^,]*\),.*/\1 \2/p' >logged
+    expect 0 "$bin" eval base.ini one.ini --ckpt runs/one/ckpt/step-00000004
+    sed -n 's/^step 4  loss \([0-9.]*\) .* auc \([0-9.]*\) .*/\1 \2/p' "$out" | paste -d ' ' logged - |
+        awk '{ n += ($1 - $3) ^ 2 < 1e-11 && ($2 - $4) ^ 2 < 1e-11 } END { exit n != 1 }' ||
+        fail "the second evaluation has $(cat logged)"
+    cp "$top/test/golden/dlrm-weights.safetensors" nan.safetensors
+    head=$(od -An -t u8 -N 8 nan.safetensors | tr -d ' ')
+    head -c $(($(size nan.safetensors) - head - 8)) /dev/zero | tr '\0' '\377' |
+        dd of=nan.safetensors bs=4096 oflag=seek_bytes seek=$((head + 8)) conv=notrunc 2>"$out"
+    settings nan model.init_from=nan.safetensors
+    expect 0 "$bin" eval base.ini nan.ini
+    says "  loss nan  " "  auc nan  "
+}
+
 # Of planted clicks it is known how low the loss can be: as `pack` said of the validation records, and of no named set.
 says_what_is_possible() {
     settings known pack.clicks=planted pack.input=planted:1:2000:4 pack.val_fraction=0.2 pack.output=data/k \
@@ -292,6 +309,7 @@ try rows_any_layout
 try rows_killed
 try rows_resumed
 try evaluates
+try area_of_each
 try says_what_is_possible
 try refused
 [ "${LAYOUTS:-some}" = some ] || try learns
