@@ -94,7 +94,32 @@ no_data() {
     says "late.ini:6: [schedule] warmup: the warm-up of 500 steps ends after the decay, which ends at step $(steps_of 1)"
 }
 
+# 16.6 epochs of 120 samples in steps of 8 are 249 steps, though the product is a little more in doubles; a thousandth of
+# a step more is one more.
+to_the_sample() {
+    text 3841 >whole.txt
+    settings whole pack.input=whole.txt pack.output=data/w "data.train=data/w-train-*.bin"
+    expect 0 "$bin" pack base.ini whole.ini
+    while read -r epochs steps; do
+        expect 0 "$bin" plan base.ini whole.ini -o run.epochs="$epochs"
+        says " $steps steps"
+    done <<'ROWS'
+1 15
+16.6 249
+16.6001 250
+16.5999 249
+1.4 21
+0.05 1
+ROWS
+    many="-o model.context=2 -o batch.global=1 -o batch.micro=1 -o batch.lanes=1"
+    expect 78 "$bin" plan base.ini whole.ini $many -o run.epochs=1e9
+    says "[run] epochs: 1e+09 epochs of 1920 samples are more than 10^12 steps of [batch] global = 1"
+    expect 0 "$bin" plan base.ini whole.ini $many -o run.epochs=5e8
+    says " 960000000000 steps"
+}
+
 try rounded_up
+try to_the_sample
 try goes_on
 try which_counts
 try no_data
