@@ -234,6 +234,18 @@ static void masks_are_drawn_anew_each_epoch(void **state) {
     for (int i = 1; i < 3; i++) assert_memory_not_equal(places[0], places[i], sizeof again);
     assert_memory_equal(places[3], places[4], sizeof again);
     source_close(s);
+    source_options o = {.files = "test/golden/bert/tokens.bin",
+                        .format = FORMAT_RAW16,
+                        .wanted = wanted,
+                        .inputs = 4,
+                        .mask = 4,
+                        .begin = 2,
+                        .end = 3};
+    for (int i = 0; i < 2; i++) {
+        o.answers = i == 0, o.ignores = i == 1;
+        assert_int_equal(source_open(&s, &o), ERR_CONFIG);
+        assert_non_null(strstr(err_last()->text, "leave out [data] answers and ignore"));
+    }
 }
 
 // --- names -----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // computes with it (test/golden/t5): what the encoder gives, the first gradients, twenty AdamW steps. Which spans are
 // left out comes from our own source and must be the same. Lengths of spans as T5's code has them, and names of others.
 // Twenty steps on texts and what is said of them, too, and what an evaluation says of such a model.
+#include "test/support/expect.h"
 #include "test/support/foreign.h"
 #include "test/support/learned.h"
 
@@ -335,6 +336,30 @@ static void accuracies_are_what_the_model_says(void **state) {
     accuracy_is_what_the_model_says("v1.1", "[sample]\ntokens = 12\n[model]\nhead_chunks = 3\n");
 }
 
+// A model whose weights are no numbers says no token, of any sample.
+static void what_is_no_number_says_nothing(void **state) {
+    (void)state;
+    session x;
+    config c;
+    evaluation e;
+    text_answer answers[SAMPLES];
+    double f1;
+    bool known;
+    char *dir = make_dir();
+    open_texts(&x, &c, dir, "v1.1", "", "0.010", 1);
+    for (int i = 0; i < x.net->params; i++)
+        for (int64_t k = 0; k < tensor_count(&x.state.w[i]); k++) ((float *)x.state.w[i].data)[k] = NAN;
+    OK(evaluate_texts(&x.evaluator, x.val, 0, answers, &e));
+    assert_true(isnan(e.loss) && !signbit(e.loss) && e.metric[0] == 0);
+    for (int i = 0; i < SAMPLES; i++) assert_true(answers[i].at == 0 && answers[i].token == -1);
+    x.replies = answers;
+    OK(replies_f1(&x, &e, &f1, &known));
+    assert_true(known && f1 == 0);
+    x.replies = NULL;
+    session_close(&x);
+    drop_dir(dir);
+}
+
 // --- spans -----------------------------------------------------------------------------------------------------------
 
 // Of random_spans_helper in T5's code, and of other lengths.
@@ -377,6 +402,15 @@ static void a_window_is_the_least(void **state) {
                             .mask = 399,
                             .end = 1};
         assert_true(of.window > context);
+        if (context == 16) {
+            source *s;
+            write_tokens(dir, "few.bin", 100);
+            snprintf(path, sizeof path, "%s/few.bin", dir);
+            source_options answers = o, ignores = o;
+            answers.answers = true, ignores.ignores = true;
+            assert_error(source_open(&s, &answers), ERR_CONFIG, "leave out [data] answers and ignore");
+            assert_error(source_open(&s, &ignores), ERR_CONFIG, "leave out [data] answers and ignore");
+        }
         for (int64_t n = of.window - 1; n <= 2 * of.window; n += of.window / 2 + 1) {
             source *s;
             uint16_t *tokens = calloc((size_t)n, sizeof *tokens);
@@ -405,6 +439,7 @@ int main(void) {
         cmocka_unit_test(samples_are_what_transformers_generates),
         cmocka_unit_test(texts_as_transformers_learns_them),
         cmocka_unit_test(accuracies_are_what_the_model_says),
+        cmocka_unit_test(what_is_no_number_says_nothing),
         cmocka_unit_test(windows_are_those_of_t5s_code),
         cmocka_unit_test(a_window_is_the_least),
     };

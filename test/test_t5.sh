@@ -106,6 +106,15 @@ many_answers() {
     expect 0 "$bin" eval base.ini many.ini
     says "  accuracy 0." "  300 windows"
     ! grep -q F1 "$out" || fail "F1 of 300 answers"
+    for n in 256 257; do
+        head -n $n many.jsonl >some.jsonl
+        settings some $to_text pack.input=some.jsonl pack.output=data/o pack.template=text pack.val_fraction=0
+        expect 0 "$bin" pack base.ini some.ini
+        expect 0 "$bin" eval base.ini many.ini -o "data.val=data/o-train-*.bin"
+        says "  $n windows"
+        [ $n -eq 256 ] && { says "  macro F1 0."; continue; }
+        ! grep -q F1 "$out" || fail "F1 of 257 answers"
+    done
 }
 
 # The weights of a model that was trained on spans.
