@@ -101,6 +101,7 @@ static void both_texts_come_back(void **state) {
     pack_report r;
     OK(pack_bytes(dir, "a.jsonl", lines, &r));
     assert_int_equal(r.documents, 5), assert_int_equal(r.cut, 2), assert_int_equal(r.answers, 3 + 4 + 2 + 5 + 3);
+    assert_int_equal(r.text_bytes, 5 + 7 + 1 + 17 + 13);
     expect_samples(dir);
     OK(pack_bytes(dir, "a.tsv",
                   "id\tresponse\tprompt\ttext_b\n1\tde\tabc\n2\tyes\tab\tcd\r\n3\t3\t\n4\tvwxyz\tabcdefghijkl\n"

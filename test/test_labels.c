@@ -59,6 +59,38 @@ static void samples_as_text(const char *dir, int64_t classes, char dst[4096]) {
     source_close(s);
 }
 
+typedef struct reports {
+    int n;
+    char text[256];
+} reports;
+static void keep_report(void *ctx, const char *text) {
+    reports *r = ctx;
+    r->n++;
+    snprintf(r->text, sizeof r->text, "%s", text);
+}
+
+// The first of the rows that the model has not is reported, wherever it stands.
+static void every_row_is_verified(void **state) {
+    enum { ROWS = 4 };
+    (void)state;
+    for (int at = 0; at <= ROWS; at++) {
+        char *dir = make_dir(), text[512] = "", says[64];
+        pack_report r;
+        reports found = {.n = 0};
+        for (int k = 0; k < ROWS; k++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "{\"text\": \"a\", \"label\": %d}\n",
+                     k == at || k == at + 2 ? 3 : k % 2);
+        OK(pack_text(dir, "a.jsonl", text, &r));
+        source *s = open_labelled(dir, 3);
+        err_t rc = source_verify(s, keep_report, &found);
+        snprintf(says, sizeof says, "sample %d is of class 3", at);
+        if (rc != (at < ROWS ? ERR_DATA : ERR_OK) || found.n != (at < ROWS) || (found.n && !strstr(found.text, says)))
+            fail_msg("row %d: %d reports: %s", at, found.n, found.text);
+        source_close(s);
+        drop_dir(dir);
+    }
+}
+
 static void tables_are_lines_of_json(void **state) {
     (void)state;
     char *dir = make_dir(), a[4096], b[4096];
@@ -94,6 +126,141 @@ static void tables_are_lines_of_json(void **state) {
     drop_dir(dir);
 }
 
+// Whole numbers of at most five digits, written as numbers are, are classes as they are; as soon as one is not, all are
+// names, in the order of their bytes.
+static void names_differ_from_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *labels[3];
+        int64_t classes, class[3];
+    } rows[] = {{{"9", "10", "0"}, 11, {9, 10, 0}},
+                {{"10", "9", "9"}, 11, {10, 9, 9}},
+                {{"99999", "1", "2"}, 100000, {99999, 1, 2}},
+                {{"100000", "1", "2"}, 3, {1, 0, 2}},
+                {{"01", "1", "2"}, 3, {0, 1, 2}},
+                {{"1", "", "2"}, 0, {0}},
+                {{"1", "-2", "3"}, 3, {1, 0, 2}},
+                {{"1", "2 ", "10"}, 3, {0, 2, 1}},
+                {{"b", "a", "B"}, 3, {2, 1, 0}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *dir = make_dir(), text[512] = "";
+        pack_report r;
+        for (int k = 0; k < 3; k++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "{\"text\": \"a\", \"label\": \"%s\"}\n",
+                     rows[i].labels[k]);
+        err_t rc = pack_text(dir, "a.jsonl", text, &r);
+        assert_int_equal(rc, rows[i].classes ? ERR_OK : ERR_DATA);
+        if (rc == ERR_OK) {
+            if (r.classes != rows[i].classes)
+                fail_msg("row %d: %d classes, expected %d", (int)i, (int)r.classes, (int)rows[i].classes);
+            source *s = open_labelled(dir, rows[i].classes);
+            for (int k = 0; k < 3; k++) {
+                int32_t label;
+                OK(source_look(s, k, (void *[]){NULL, NULL, NULL, &label}));
+                if (label != rows[i].class[k])
+                    fail_msg("row %d: %s is of class %d, expected %d", (int)i, rows[i].labels[k], label,
+                             (int)rows[i].class[k]);
+            }
+            source_close(s);
+        }
+        drop_dir(dir);
+    }
+}
+
+// Of one text ten tokens fit, of two nine.
+static void texts_have_room_for_their_ends(void **state) {
+    (void)state;
+    for (int pair = 0; pair < 2; pair++)
+        for (int n = 8; n <= 11; n++) {
+            char *dir = make_dir(), text[512] = "{\"text\": \"";
+            pack_report r;
+            int a = pair ? n / 2 : n, b = n - a;
+            for (int i = 0; i < a; i++) strcat(text, "the ");
+            for (int i = 0; i < b; i++) strcat(text, i ? " the" : "\", \"text_b\": \"the");
+            strcat(text, "\", \"label\": 0}\n");
+            OK(pack_text(dir, "a.jsonl", text, &r));
+            assert_int_equal(r.cut, n > (pair ? 9 : 10));
+            assert_int_equal(r.text_bytes, 4 * n - pair);
+            drop_dir(dir);
+        }
+}
+
+// A vocabulary in which the last token has this id, and what packs with it.
+static err_t pack_ids(const char *dir, int end, int64_t context, pack_report *r) {
+    char words[PATH_MAX], input[PATH_MAX], output[PATH_MAX], json[1024];
+    snprintf(
+        json, sizeof json,
+        "{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\"},"
+        "\"added_tokens\":[{\"id\":1,\"content\":\"[CLS]\",\"special\":true},{\"id\":%d,\"content\":\"[SEP]\","
+        "\"special\":true}],\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\","
+        "\"continuing_subword_prefix\":\"##\",\"vocab\":{\"[UNK]\":0,\"[CLS]\":1,\"a\":2,\"[SEP]\":%d}}}",
+        end, end);
+    write_text(dir, "words.json", json);
+    write_text(dir, "a.jsonl", "{\"text\": \"a a a a a a a a a a a\", \"label\": 1}\n");
+    snprintf(words, sizeof words, "%s/words.json", dir);
+    snprintf(input, sizeof input, "%s/a.jsonl", dir), snprintf(output, sizeof output, "%s/x", dir);
+    return pack_run(&(pack_options){.input = input,
+                                    .output = output,
+                                    .shard_tokens = 100000,
+                                    .tokenizer = words,
+                                    .template = CHAT_LABELS,
+                                    .context = context},
+                    r);
+}
+
+static int bytes_of_a_token(const char *dir) {
+    char path[PATH_MAX], *file;
+    size_t size;
+    snprintf(path, sizeof path, "%s/x-train-00000.bin", dir);
+    OK(io_read_file(path, 1 << 20, &file, &size));
+    int bytes = (int)le32_get((uint8_t *)file + 12);
+    free(file);
+    return bytes;
+}
+
+// Ids and lengths that leave no room for the mark in two bytes have four; and the last token of a row is looked at.
+static void tokens_have_room(void **state) {
+    (void)state;
+    static const struct {
+        int end;
+        int64_t context;
+        int bytes;
+    } rows[] = {{3, 12, 2}, {32767, 12, 2}, {32768, 12, 4}, {65535, 12, 4}, {3, 32767, 2}, {3, 32768, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *dir = make_dir(), files[PATH_MAX];
+        int64_t T = rows[i].context;
+        int32_t *tokens = malloc((size_t)T * sizeof *tokens), *types = malloc((size_t)T * sizeof *types), length, label;
+        pack_report r;
+        source *s;
+        tensor_spec wanted[] = {
+            {.name = "tokens", .type = INT32, .dims = 1, .size = {T, 1, 1}, .limit = rows[i].end + 1},
+            {.name = "length", .type = INT32, .size = {1, 1, 1}},
+            {.name = "types", .type = INT32, .dims = 1, .size = {T, 1, 1}, .limit = 2},
+            {.name = "label", .type = INT32, .size = {1, 1, 1}, .limit = 2}};
+        OK(pack_ids(dir, rows[i].end, T, &r));
+        assert_int_equal(bytes_of_a_token(dir), rows[i].bytes);
+        snprintf(files, sizeof files, "%s/x-train-*.bin", dir);
+        OK(source_open(&s, &(source_options){.files = files, .wanted = wanted, .inputs = 4}));
+        OK(source_look(s, 0, (void *[]){tokens, &length, types, &label}));
+        assert_int_equal(length, T == 12 ? 12 : 13), assert_int_equal(label, 1);
+        assert_int_equal(tokens[length - 1], rows[i].end), assert_int_equal(types[length - 1], 0);
+        source_close(s);
+        free(tokens), free(types);
+        if (T == 12 && rows[i].end == 3) {
+            wanted[0].limit = 3;
+            OK(source_open(&s, &(source_options){.files = files, .wanted = wanted, .inputs = 4}));
+            assert_int_equal(source_look(s, 0, (void *[]){NULL, NULL, NULL, NULL}), ERR_DATA);
+            assert_non_null(strstr(err_last()->text, "sample 0: token 3, and the model has [model] vocab = 3"));
+            source_close(s);
+            wanted[0].limit = 4, wanted[2].limit = 1;
+            assert_int_equal(source_open(&s, &(source_options){.files = files, .wanted = wanted, .inputs = 4}),
+                             ERR_CONFIG);
+            assert_non_null(strstr(err_last()->text, "types of at least 2, found 1"));
+        }
+        drop_dir(dir);
+    }
+}
+
 static void wrong_lines_are_named(void **state) {
     (void)state;
     static const struct {
@@ -103,6 +270,7 @@ static void wrong_lines_are_named(void **state) {
         {"a.jsonl", "{\"label\": \"x\"}\n", "a.jsonl: line 1: it has no text"},
         {"a.jsonl", "{\"text\": 5, \"label\": \"x\"}\n", "line 1: its text is not a string"},
         {"a.jsonl", "{\"text\": \"a\", \"label\": 1.5}\n", "line 1: its label is not a string or a whole number"},
+        {"a.jsonl", "{\"text\": \"a\", \"label\": \"x\\u0000y\"}\n", "line 1: its label holds a NUL"},
         {"a.jsonl", "{\"text\": \n", "a.jsonl: line 1: "},
         {"a.tsv", "text\tclass\na\tx\n", "a.tsv: line 1: its header names no column label"},
         {"a.tsv", "text\tlabel\na\n", "a.tsv: line 2: it has no label"},
@@ -268,9 +436,16 @@ static void damaged_numbers_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_are_lines_of_json),       cmocka_unit_test(wrong_lines_are_named),
-        cmocka_unit_test(numbers_come_back_as_they_were), cmocka_unit_test(wrong_numbers_are_named),
-        cmocka_unit_test(kinds_of_labels_are_not_mixed),  cmocka_unit_test(damaged_numbers_are_refused),
+        cmocka_unit_test(names_differ_from_numbers),
+        cmocka_unit_test(texts_have_room_for_their_ends),
+        cmocka_unit_test(tokens_have_room),
+        cmocka_unit_test(every_row_is_verified),
+        cmocka_unit_test(tables_are_lines_of_json),
+        cmocka_unit_test(wrong_lines_are_named),
+        cmocka_unit_test(numbers_come_back_as_they_were),
+        cmocka_unit_test(wrong_numbers_are_named),
+        cmocka_unit_test(kinds_of_labels_are_not_mixed),
+        cmocka_unit_test(damaged_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
