@@ -112,6 +112,10 @@ static void answers_are_marked_with_what_ends_them(void **state) {
                   "<|start_header_id|>assistant<|end_header_id|>\n\n\1b<|eot_id|>\2");
     expect_marked(CHAT_PLAIN, PAIR, "a?\n\1 b \n\2");
     expect_marked(CHAT_PLAIN, TURNS, "s\nu\n\1A\n\2v\n\1B\n\2");
+    expect_marked(CHAT_PLAIN,
+                  "{\"prompt\": \"p\", \"response\": \"r\", \"messages\": [{\"role\": \"assistant\", \"content\": "
+                  "\"A\"}]}",
+                  "\1A\n\2");
 }
 
 static int64_t count_of(const chat_tokens *t, int32_t id, bool marked) {
@@ -166,6 +170,12 @@ static void a_prompt_has_the_tokens_of_a_sample(void **state) {
         OK(chat_ask(c, "two words", &e));
         assert_int_equal(e.count, answers);
         assert_memory_equal(e.ids, whole, (size_t)answers * sizeof *whole);
+        // a plain prompt ends with a line, and only an answer with what ends a text
+        if (of[i].kind == CHAT_PLAIN) {
+            assert_int_equal(count_of(&e, end, false), 0);
+            e = encoded(c, TURNS);
+            assert_int_equal(count_of(&e, end, true), 2), assert_int_equal(count_of(&e, end, false), 0);
+        }
         if (i == 1 || i == 2) assert_int_equal(whole[0], tokenizer_special(t, "<|begin_of_text|>"));
         chat_close(c);
         tokenizer_close(t);
@@ -176,6 +186,44 @@ static void a_prompt_has_the_tokens_of_a_sample(void **state) {
 
 #define ML \
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\\\n' + message['content'] + '<|im_end|>' + '\\\\n'}}{% endfor %}"
+
+#define L3 \
+    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + message['content'] | trim + '<|eot_id|>'"
+#define L3_ASKS "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
+
+// Each form of a template that is known, and none that says a little more or less.
+static void forms_of_templates_are_known(void **state) {
+    (void)state;
+    static const char turns[] = "{%- for message in messages -%}{{- \"<|im_start|>\" + message.role + '\\n' + "
+                                "message[\"content\"] + '<|im_end|>' + '\\n' -}}{%- endfor -%}";
+    static const char asks[] = "\n{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+    static const char not [] =
+        "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}";
+    static const char loop[] =
+        "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = " L3
+        " %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}"
+        "{{ content }}{% endfor %}" L3_ASKS;
+    static const char short_loop[] = "{{ bos_token }}{% for message in messages %}{{ " L3 " }}{% endfor %}" L3_ASKS;
+    static const struct {
+        const char *parts[3];
+        chat_template is;
+    } all[] = {{{turns, "", ""}, CHAT_CHATML},
+               {{turns, asks, ""}, CHAT_CHATML},
+               {{not, turns, asks}, CHAT_CHATML},
+               {{loop, "", ""}, CHAT_LLAMA3},
+               {{short_loop, "", ""}, CHAT_LLAMA3},
+               {{not, turns, ""}, CHAT_NO},
+               {{turns, asks, "."}, CHAT_NO},
+               {{asks, "", ""}, CHAT_NO},
+               {{"x", turns, asks}, CHAT_NO},
+               {{short_loop, L3_ASKS, ""}, CHAT_NO},
+               {{"", "", ""}, CHAT_NO}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[2048];
+        snprintf(text, sizeof text, "%s%s%s", all[i].parts[0], all[i].parts[1], all[i].parts[2]);
+        if (chat_recognise(text) != all[i].is) fail_msg("%s is %d", text, (int)chat_recognise(text));
+    }
+}
 
 static void files_say_which_template(void **state) {
     (void)state;
@@ -196,6 +244,9 @@ static void files_say_which_template(void **state) {
     write_text(dir, "tokenizer_config.json", "{\"chat_template\": \"{{ 'You are a robot' }}" ML "\"}");
     assert_error(chat_find(&k, path), ERR_CONFIG, "tokenizer_config.json", "ChatML's, with more in it",
                  "chatml, llama3 or plain");
+    write_text(dir, "tokenizer_config.json",
+               "{\"chat_template\": \"{{ date }}<|start_header_id|>{{ x }}<|end_header_id|>\"}");
+    assert_error(chat_find(&k, path), ERR_CONFIG, "Llama 3's, with more in it", "chatml, llama3 or plain");
     write_text(dir, "tokenizer_config.json", "{\"chat_template\": \"[INST] {{ x }}\"}");
     assert_error(chat_find(&k, path), ERR_CONFIG, "none that is known here");
     write_text(dir, "tokenizer_config.json", "{}");
@@ -289,6 +340,24 @@ static void samples_become_rows(void **state) {
         source_close(s);
         drop_dir(j.dir);
     }
+}
+
+// The first token of a row is no target: of what begins with an answer it does not count.
+static void the_first_token_is_no_target(void **state) {
+    (void)state;
+    job j = job_of("{\"messages\": [{\"role\": \"assistant\", \"content\": \"abc\"}, {\"role\": \"user\", \"content\": "
+                   "\"d\"}]}\n");
+    pack_report r;
+    source *s;
+    int32_t tokens[10], targets[10];
+    static const int32_t want[] = {'b', 'c', '\n', -1, -1, -1};
+    OK(pack_job(&j, CHAT_PLAIN, 10, 1000, 0, false, &r));
+    assert_int_equal(r.answers, 3);
+    OK(open_rows(&s, j.files, 10, true));
+    OK(source_look(s, 0, (void *[]){tokens, targets}));
+    assert_memory_equal(targets, want, sizeof want);
+    source_close(s);
+    drop_dir(j.dir);
 }
 
 // A row is never divided, neither between shards nor between training and validation.
@@ -466,8 +535,10 @@ int main(void) {
         cmocka_unit_test(answers_are_marked_with_what_ends_them),
         cmocka_unit_test(contents_have_no_special_tokens),
         cmocka_unit_test(a_prompt_has_the_tokens_of_a_sample),
+        cmocka_unit_test(forms_of_templates_are_known),
         cmocka_unit_test(files_say_which_template),
         cmocka_unit_test(samples_become_rows),
+        cmocka_unit_test(the_first_token_is_no_target),
         cmocka_unit_test(rows_stay_whole),
         cmocka_unit_test(what_is_wrong_is_said_with_its_line),
         cmocka_unit_test(what_cannot_be_packed_is_refused),

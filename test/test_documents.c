@@ -268,6 +268,87 @@ static void rows_are_filled(void **state) {
     assert_error(pack_run(&o, &r), ERR_CONFIG, "expected template = auto, chatml, llama3 or plain");
 }
 
+// A row for each word of `want`, in which a sample is its number and dots, and _ fills up.
+static void expect_deal(place *p, const int *length, int samples, const char *want) {
+    char text[4096], prefix[IO_PATH], shards[IO_PATH], found[512] = "";
+    int n = 0;
+    pack_report r;
+    source *s;
+    for (int k = 0; k < samples; k++) n += put_chat(text + n, (char)('0' + k), '.', length[k]);
+    OK(io_write_file(at(p, "deal.jsonl"), text, (size_t)n, NULL));
+    OK(io_path(prefix, "%s", at(p, "deal")));
+    OK(io_path(shards, "%s-train-*.bin", prefix));
+    OK(pack_run(&(pack_options){.input = at(p, "deal.jsonl"),
+                                .output = prefix,
+                                .shard_tokens = 1000,
+                                .template = CHAT_PLAIN,
+                                .context = W,
+                                .documents = true},
+                &r));
+    source_options from = wants_of(shards, FORMAT_AUTO, -1);
+    OK(source_open(&s, &from));
+    for (int64_t k = 0; k < source_about(s).samples; k++) {
+        int32_t tokens[W], places[W], targets[W];
+        size_t end = strlen(found);
+        OK(source_look(s, k, (void *[]){tokens, targets, places}));
+        for (int t = 0; t < W; t++)
+            found[end + (size_t)t] = tokens[t] == 0 ? '_' : tokens[t] == '\n' ? '.' : (char)tokens[t];
+        found[end + W] = ' ', found[end + W + 1] = 0;
+    }
+    source_close(s);
+    if (strcmp(found, want) != 0) fail_msg("rows are \"%s\", expected \"%s\"", found, want);
+}
+
+// Of rows that are as full the older one is taken, of others the fuller one, however long it has waited. (A row has 11
+// tokens, and the model reads ten of them.)
+static void rows_wait_for_what_fits(void **state) {
+    expect_deal(*state, (const int[]){6, 6, 4, 4}, 4, "0.....2... 1.....3... ");
+    expect_deal(*state, (const int[]){6, 7, 7, 4}, 4, "0.....____ 1......3.. 2......___ ");
+    expect_deal(*state, (const int[]){7, 6, 6, 6, 6, 4}, 6, "0......5.. 1.....____ 2.....____ 3.....____ 4.....____ ");
+    expect_deal(*state, (const int[]){6, 7, 6, 7, 6, 4, 5, 4}, 8,
+                "0.....6... 1......5.. 2.....____ 3......7.. 4.....____ ");
+}
+
+// So many rows wait: one more closes the fullest of them, the oldest of those.
+static void so_many_rows_wait(void **state) {
+    enum { ROWS = 256 };
+    for (int more = 0; more < 2; more++) {
+        place *p = *state;
+        char *text = malloc((ROWS + 8) * 64), prefix[IO_PATH], shards[IO_PATH];
+        int n = 0;
+        pack_report r;
+        source *s;
+        int32_t tokens[W], places[W], targets[W];
+        for (int k = 0; k < ROWS + more; k++) n += put_chat(text + n, 'a', 'b', k == 3 || k == 5 ? 7 : 6);
+        for (int k = 0; k < 2; k++) n += put_chat(text + n, 'c', 'd', 4);
+        OK(io_write_file(at(p, "wait.jsonl"), text, (size_t)n, NULL));
+        free(text);
+        OK(io_path(prefix, "%s", at(p, "wait")));
+        OK(io_path(shards, "%s-train-*.bin", prefix));
+        OK(pack_run(&(pack_options){.input = at(p, "wait.jsonl"),
+                                    .output = prefix,
+                                    .shard_tokens = 100000,
+                                    .template = CHAT_PLAIN,
+                                    .context = W,
+                                    .documents = true},
+                    &r));
+        assert_int_equal(r.rows, ROWS + more);
+        source_options from = wants_of(shards, FORMAT_AUTO, -1);
+        OK(source_open(&s, &from));
+        // the fourth was closed when there was one more, and so is first; the sixth has the first of the last two
+        int held = 0, full[2] = {-1, -1};
+        for (int64_t k = 0; k < r.rows; k++) {
+            OK(source_look(s, k, (void *[]){tokens, targets, places}));
+            for (int t = 0; t < W && held < 2; t++)
+                if (tokens[t] == 'c') full[held++] = (int)k;
+        }
+        assert_int_equal(held, 2);
+        assert_int_equal(full[0], more ? 1 : 3);
+        assert_int_equal(full[1], 5);
+        source_close(s);
+    }
+}
+
 // In 2 bytes two bits are marks where rows hold several documents, else one.
 static void marks_have_room(void **state) {
     static const struct {
@@ -298,6 +379,8 @@ int main(void) {
         cmocka_unit_test(a_text_that_is_continued_is_one),
         cmocka_unit_test_setup_teardown(a_token_ends_documents, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(rows_are_filled, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(rows_wait_for_what_fits, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(so_many_rows_wait, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(marks_have_room, place_enter, place_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
