@@ -3,6 +3,7 @@
 #include "model/op/op.h"
 #include "test/support/options.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -337,6 +338,102 @@ static void each_dropout_of_a_block_has_its_site(void **state) {
     }
 }
 
+// All layers of a stack have the first one's table of distances: what a group says of it holds for all of them.
+static void a_shared_table_has_one_rule(void **state) {
+    static const char table[] = "layer.0.SelfAttention.relative_attention_bias.weight";
+    (void)state;
+    for (int frozen = 0; frozen < 2; frozen++) {
+        t5_options t5 = {.layers = 3,
+                         .decoder_layers = 2,
+                         .heads = 2,
+                         .head_dim = 6,
+                         .embed = C,
+                         .hidden = 20,
+                         .vocab = V,
+                         .context = T,
+                         .says = T,
+                         .buckets = 8,
+                         .max_distance = 9,
+                         .norm_eps = 1e-6,
+                         .head_chunks = 1};
+        model *m;
+        int tables = 0, encoders = 0;
+        if (frozen) strcpy(t5.by.adapters.frozen, "-encoder.block.0.layer.0.SelfAttention.relative*");
+        assert_int_equal(model_open(&m, &model_t5, &t5), ERR_OK);
+        for (int i = 0; i < m->params; i++) {
+            const param *p = &m->param[i];
+            if (!strstr(p->name, table)) continue;
+            bool encoder = strncmp(p->name, "encoder.", 8) == 0, first = strstr(p->name, "block.0.");
+            tables++, encoders += encoder;
+            if (param_is_frozen(p) != (frozen && encoder)) fail_msg("%s has another rule", p->name);
+            assert_true(first ? p->tied < 0 : strstr(m->param[p->tied].name, table) != NULL);
+        }
+        assert_true(tables == 5 && encoders == 3);
+        model_close(m);
+    }
+}
+
+static void expect_flops(const model *m, int block, const char *what, double want) {
+    if (fabs(m->block[block].flops - want) > 1e-9 * want)
+        fail_msg("%s: block %d has %.0f flops, expected %.0f", what, block, m->block[block].flops, want);
+}
+
+// Of the products of a sample: 2 for each pair of numbers, as often again for either gradient. A causal position sees
+// half of the others on average, and a frozen matrix has no gradient.
+static void flops_are_those_of_the_products(void **state) {
+    (void)state;
+    model *m;
+    enum { Te = 12, Td = 6, H = 2, D = 6, F = 20, inner = H * D };
+    t5_options t5 = {.layers = 1,
+                     .decoder_layers = 1,
+                     .heads = H,
+                     .head_dim = D,
+                     .embed = C,
+                     .hidden = F,
+                     .vocab = V,
+                     .context = Te,
+                     .says = Td,
+                     .buckets = 8,
+                     .max_distance = 9,
+                     .norm_eps = 1e-6,
+                     .head_chunks = 1};
+    const double mlp = 6.0 * 3 * F * C, four = 6.0 * 4 * inner * C;
+    assert_int_equal(model_open(&m, &model_t5, &t5), ERR_OK);
+    expect_flops(m, 1, "an encoder's layer", Te * (four + mlp) + 12.0 * Te * Te * inner);
+    expect_flops(m, 3, "a decoder's layer",
+                 Td * (four * 1.5 + mlp) + Te * four / 2 + 12.0 * Td * Td / 2 * inner + 12.0 * Td * Te * inner);
+    expect_flops(m, 4, "a decoder's head", 6.0 * Td * V * C);
+    model_close(m);
+    for (int pairs = 0; pairs < 2; pairs++) {
+        bert_options bert = {.next_sentence = pairs,
+                             .layers = 1,
+                             .heads = 2,
+                             .embed = C,
+                             .hidden = F,
+                             .vocab = V,
+                             .context = T,
+                             .types = 2,
+                             .norm_eps = 1e-12,
+                             .head_chunks = 1,
+                             .places = 2};
+        assert_int_equal(model_open(&m, &model_bert, &bert), ERR_OK);
+        expect_flops(m, 1, "a layer of bert", 6.0 * T * (4 * C * C + 2 * F * C) + 12.0 * T * T * C);
+        expect_flops(m, 2, "masked tokens", 6.0 * 2 * (C * C + V * C) + (pairs ? 6.0 * (C * C + 2 * C) : 0));
+        model_close(m);
+    }
+    gpt_options gpt = {.by = {.adapters = {.rank = 3, .alpha = 1, .targets = "c_fc attn.c_proj"}},
+                       .layers = 1,
+                       .heads = 2,
+                       .embed = C,
+                       .vocab = V,
+                       .context = T,
+                       .head_chunks = 1};
+    assert_int_equal(model_open(&m, &model_gpt, &gpt), ERR_OK);
+    expect_flops(m, 1, "a layer with adapters",
+                 4.0 * T * 12 * C * C + 12.0 * T * T / 2 * C + 6.0 * T * 3 * (5 + 2) * C);
+    model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_named),
@@ -346,6 +443,8 @@ int main(void) {
         cmocka_unit_test(a_shift_is_part_of_the_form),
         cmocka_unit_test(adapters_of_a_block_are_numbered),
         cmocka_unit_test(each_dropout_of_a_block_has_its_site),
+        cmocka_unit_test(a_shared_table_has_one_rule),
+        cmocka_unit_test(flops_are_those_of_the_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
