@@ -478,6 +478,65 @@ static void other_forms_are_refused(void **state) {
         }
 }
 
+// What is said of them must be there, of the right type, and what the settings say.
+static void what_is_said_of_adapters_is_compared(void **state) {
+    static const struct {
+        const char *config, *said;  // NULL: they agree
+        err_t code;
+    } all[] = {
+        {"{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 6}", NULL, ERR_OK},
+        {"{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 6.0, \"bias\": \"none\"}", NULL, ERR_OK},
+        {"{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 6, \"bias\": \"lora_only\"}",
+         "theirs/adapter_config.json: bias lora_only: expected none", ERR_DATA},
+        {"{\"r\": 3, \"lora_alpha\": 6}", "theirs/adapter_config.json: peft_type is missing: expected LORA", ERR_DATA},
+        {"{\"peft_type\": \"LOHA\", \"r\": 3, \"lora_alpha\": 6}", "peft_type LOHA: expected LORA", ERR_DATA},
+        {"{\"peft_type\": 1, \"r\": 3, \"lora_alpha\": 6}", "peft_type is missing", ERR_DATA},
+        {"{\"peft_type\": \"LORA\", \"lora_alpha\": 6}", "expected numbers r and lora_alpha", ERR_DATA},
+        {"{\"peft_type\": \"LORA\", \"r\": 3}", "expected numbers r and lora_alpha", ERR_DATA},
+        {"{\"peft_type\": \"LORA\", \"r\": 3.0, \"lora_alpha\": 6}", "expected numbers r and lora_alpha", ERR_DATA},
+        {"{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": \"6\"}", "expected numbers r and lora_alpha", ERR_DATA},
+        {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6}",
+         "theirs holds adapters of [lora] rank = 4, alpha = 6, and the settings say 3 and 6", ERR_CONFIG},
+        {"{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 6.5}",
+         "theirs holds adapters of [lora] rank = 3, alpha = 6.5, and the settings say 3 and 6", ERR_CONFIG},
+    };
+    const model_adapters is = {.rank = 3, .alpha = 6};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        json_t *config = json_loads(all[i].config, 0, NULL);
+        assert_non_null(config);
+        err_t rc = peft_agrees(config, "theirs", &is);
+        if (rc != all[i].code || (all[i].said && !strstr(err_last()->text, all[i].said)))
+            fail_msg("%s: %s", all[i].config, rc == ERR_OK ? "taken" : err_last()->text);
+        json_decref(config);
+    }
+}
+
+// A rank is as high as the smaller side of a matrix at most.
+static void ranks_have_a_limit(void **state) {
+    static const struct {
+        const char *targets, *name;
+        int64_t most;  // of 20 channels, 24 of queries and 12 of keys, and 28 hidden
+    } rows[] = {{"q_proj", "self_attn.q_proj", 20}, {"k_proj", "self_attn.k_proj", 12},
+                {"o_proj", "self_attn.o_proj", 20}, {"up_proj", "mlp.up_proj", 20},
+                {"down_proj", "mlp.down_proj", 20}, {"qkv_proj", "self_attn.k_proj", 12}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int64_t more = 0; more < 2; more++) {
+            any_options o = {.llama = {LLAMA_OPTIONS(2, 11, 1)}};
+            model_adapters is = {.rank = rows[i].most + more, .alpha = 1};
+            char said[128];
+            model *m;
+            snprintf(is.targets, sizeof is.targets, "%s", rows[i].targets);
+            OK(model_llama.resolve(&o, &(model_rule){.micro = B, .adapters = &is}));
+            err_t rc = model_open(&m, &model_llama, &o);
+            snprintf(said, sizeof said, "%s can have: expected at most %d", rows[i].name, (int)rows[i].most);
+            if (rc != (more ? ERR_CONFIG : ERR_OK) || (more && !strstr(err_last()->text, said)))
+                fail_msg("%s: %s, expected \"%s\"", rows[i].targets, rc ? err_last()->text : "taken", said);
+            if (rc == ERR_OK) model_close(m);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_a_matrix_that_is_added),
@@ -487,6 +546,8 @@ int main(void) {
         cmocka_unit_test(they_begin_as_pefts),
         cmocka_unit_test(wrong_targets_are_named),
         cmocka_unit_test(other_forms_are_refused),
+        cmocka_unit_test(what_is_said_of_adapters_is_compared),
+        cmocka_unit_test(ranks_have_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

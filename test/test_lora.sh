@@ -206,6 +206,26 @@ eight_bits_are_refused_where_they_cannot_be() {
     says "layers.0.self_attn.o_proj.weight has 16 inputs in a slice, expected a multiple of 64" "fewer [parallel] slices"
 }
 
+# Masks are drawn four elements at a time: where ranks divide rows or positions, what is dropped begins with such four.
+dropped_columns_are_fours() {
+    narrow="model.layers=1 model.heads=2 model.kv_heads=2 model.head_dim=8 parallel.slices=2 lora.rank=2 lora.dropout=0.1"
+    while read -r code set; do
+        settings fours $narrow $set
+        expect "$code" "$bin" plan base.ini fours.ini
+        [ "$code" -eq 0 ] || says "a multiple of 4: leave one of them out" "[lora] dropout"
+    done <<'SETS'
+0 lora.targets=q_proj model.embed=36 device.ranks=2 parallel.tensor=2 parallel.sequence=yes
+78 lora.targets=q_proj model.embed=34 device.ranks=2 parallel.tensor=2 parallel.sequence=yes
+0 lora.targets=o_proj model.embed=34 device.ranks=2 parallel.tensor=2 parallel.sequence=yes
+0 lora.targets=q_proj model.embed=34 device.ranks=2 parallel.tensor=2
+0 lora.targets=q_proj model.embed=36 parallel.token_slices=2
+78 lora.targets=q_proj model.embed=34 parallel.token_slices=2
+0 lora.targets=down_proj model.hidden=56 parallel.token_slices=2
+78 lora.targets=down_proj model.hidden=60 parallel.token_slices=2
+0 lora.targets=down_proj model.hidden=60
+SETS
+}
+
 # PEFT's losses, from the same values on the same samples (test/golden/make_lora.py).
 as_peft_trains_them() {
     awk 'BEGIN { s = 1; for (i = 0; i < 6000; i++) { s = (s * 1229 + 351) % 65536; printf "\\%03o\\000", int(s / 64) % 61 } }' >octal
@@ -303,6 +323,7 @@ try other_weights_are_refused
 try plan_counts_masters_of_adapters_alone
 try eight_bits_are_the_weights_they_stand_for
 try eight_bits_are_refused_where_they_cannot_be
+try dropped_columns_are_fours
 try as_peft_trains_them
 try goes_on_from_pefts
 try other_adapters_are_refused
