@@ -196,6 +196,34 @@ static void spaces_are_what_is_usual(void **state) {
     expect_ids(META(",\"split\":null"), "a a", " 1 1");
 }
 
+// Characters at the ends of ranges, and of several bytes.
+static void steps_change_what_they_should(void **state) {
+    (void)state;
+#define NMT UNIGRAM("\"normalizer\":{\"type\":\"Nmt\"},", "[\"ab\",-1],[\"a b\",-1]")
+    static const char *const gone[] = {"\x01", "\x08", "\x0b", "\x0e", "\x1f", "\x7f", "\xc2\x8f", "\xc2\x9f"};
+    static const char *const spaces[] = {"\t",           "\n",           "\f",           "\r",
+                                         "\xe1\x9a\x80", "\xe2\x80\x8b", "\xe2\x80\x8f", "\xe2\x80\xa8",
+                                         "\xe2\x80\xa9", "\xe2\x96\x81", "\xef\xbb\xbf", "\xef\xbf\xbd"};
+    static const char *const others[] = {"\xe2\x80\x90", "\xe2\x80\x8a", "\xc2\x90", "!"};
+    char text[16];
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        snprintf(text, sizeof text, "a%sb", gone[i]), expect_ids(NMT, text, " 1");
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+        snprintf(text, sizeof text, "a%sb", spaces[i]), expect_ids(NMT, text, " 2");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        snprintf(text, sizeof text, "a%sb", others[i]), expect_ids(NMT, text, " 0");
+    // the capital I with a dot has two small characters
+    expect_ids(UNIGRAM("\"normalizer\":{\"type\":\"Lowercase\"},", "[\"i\",-1],[\"i\xcc\x87\",-1]"), "\xc4\xb0", " 2");
+#define SPACES \
+    UNIGRAM("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\"_\"},", \
+            "[\"a b\",-1],[\"a_b\",-1],[\"_\",-1]")
+    expect_ids(SPACES, "a b", " 1");
+    expect_ids(SPACES, "a  b", " 2");
+    expect_ids(SPACES, "a   b   ", " 2 3");
+    expect_ids(STRIP(""), "\xc2\xa0 a\xc2\xa0\xe3\x80\x80", " 1");
+    expect_ids(UNIGRAM("\"normalizer\":{\"type\":\"Strip\"},", "[\"" ACUTE "\",-1]"), " " ACUTE "\xc2\xa0", " 1");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_have_a_most),
@@ -205,6 +233,7 @@ int main(void) {
         cmocka_unit_test(the_best_division_is_taken),
         cmocka_unit_test(bytes_are_named_in_capitals),
         cmocka_unit_test(spaces_are_what_is_usual),
+        cmocka_unit_test(steps_change_what_they_should),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -382,6 +382,33 @@ static void windows_are_those_of_t5s_code(void **state) {
     }
 }
 
+static int64_t between(double x, int64_t least, int64_t most) {
+    int64_t n = (int64_t)nearbyint(x);  // half to even, as Python's round
+    return n < least ? least : n > most ? most : n;
+}
+
+// The longest window whose text fits, for any shares and lengths.
+static void windows_fit_the_context(void **state) {
+    (void)state;
+    static const double noises[] = {0, 0.15, 0.25, 0.5, 0.75, 0.9}, spans[] = {1, 2, 2.5, 3, 7, 1024};
+    for (int a = 0; a < 6; a++)
+        for (int b = 0; b < 6; b++)
+            for (int64_t context = 4; context < 80; context++) {
+                t5_spans want = {.window = 0}, found = t5_spans_for(context, noises[a], spans[b]);
+                for (int64_t w = 2;; w++) {
+                    int64_t noise = between((double)w * noises[a], 1, w - 1),
+                            n = between((double)noise / spans[b], 1, w - noise);
+                    if (w > 2 && w - noise + n + 1 > context) break;
+                    want = (t5_spans){w, noise, n, w - noise + n + 1, noise + n + 1};
+                }
+                if (memcmp(&found, &want, sizeof want) != 0)
+                    fail_msg(
+                        "context %d, noise %g, span %g: window %d with %d left out in %d spans, expected %d, %d, %d",
+                        (int)context, noises[a], spans[b], (int)found.window, (int)found.noise, (int)found.spans,
+                        (int)want.window, (int)want.noise, (int)want.spans);
+            }
+}
+
 // A file must have the tokens of one window, which are more than the encoder reads.
 static void a_window_is_the_least(void **state) {
     (void)state;
@@ -441,6 +468,7 @@ int main(void) {
         cmocka_unit_test(accuracies_are_what_the_model_says),
         cmocka_unit_test(what_is_no_number_says_nothing),
         cmocka_unit_test(windows_are_those_of_t5s_code),
+        cmocka_unit_test(windows_fit_the_context),
         cmocka_unit_test(a_window_is_the_least),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
