@@ -365,9 +365,8 @@ static err_t compare_plans(run *r) {
 // The steps up to where all ranks meet, where servers do not wait for all of a step.
 static err_t advance_period(run *r, step_wish *wish) {
     const config *c = r->x.cfg;
-    int64_t from = run_step(r), last = (from / c->server.every + 1) * c->server.every;
+    int64_t from = run_step(r), last = from + c->server.every;  // all that may end a run is a multiple of it
     served_results got;
-    if (last > c->run.steps) last = c->run.steps;
     TRY(session_period(&r->x, last, &got));
     run_show_reading(r, clock_now());
     for (int64_t k = 0; k < last - from; k++) TRY(log_collected(r, &got.result[k], got.step[k].ms, wish));
