@@ -29,7 +29,8 @@ enum {
     // made-up clicks: element = draw, sample and step = halves of the record; + 1 + kind: element and sample = a
     // parameter of the planted model
     SITE_CLICKS = 0x03000000,
-    SITE_TABLE = 0x05000000,  // + table: element of a row that is made on demand, sample and step = halves of its id
+    SITE_RATINGS = 0x07000000,  // made-up ratings: as SITE_CLICKS
+    SITE_TABLE = 0x05000000,    // + table: element of a row that is made on demand, sample and step = halves of its id
 };
 
 #ifndef DEVICE_FN  // kernels make them device functions

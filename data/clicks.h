@@ -1,4 +1,4 @@
-// data/clicks.h: in what form clicks come to `lockstep pack`: the words of [pack] clicks.
+// data/clicks.h: in what form clicks and ratings come to `lockstep pack`: the words of [pack] clicks.
 #ifndef DATA_CLICKS_H
 #define DATA_CLICKS_H
 
@@ -8,7 +8,8 @@
     X(CLICKS_NO, "no") \
     X(CLICKS_CRITEO, "criteo") \
     X(CLICKS_MOVIELENS, "movielens") \
-    X(CLICKS_PLANTED, "planted")
+    X(CLICKS_PLANTED, "planted") \
+    X(CLICKS_RATINGS, "ratings")
 typedef enum { CLICK_WORDS(WORD_ENUM) } click_kind;
 
 #endif

@@ -32,7 +32,7 @@ static err_t check(const data_file *f, const shard_form *form, const uint8_t *h)
                        "format",
                        f->path, form->what);
     if (le32_get(h + 124) != crc) return shard_damaged(f, 124, "header", crc, le32_get(h + 124));
-    if (version != form->version) {
+    if (version < 1 || version > form->version) {
         char expected[48];
         snprintf(expected, sizeof expected, "%u: a later lockstep wrote it", form->version);
         return shard_wrong(f, 8, "version", version, expected);

@@ -13,7 +13,7 @@ enum { SHARD_HEAD = 128, SHARD_MAGIC = 8 };
 
 typedef struct shard_form {
     const uint8_t *magic;  // [SHARD_MAGIC]
-    uint32_t version;      // the only one that is known
+    uint32_t version;      // the newest that is known; the oldest is 1
     const char *what;      // "a shard of images"
 } shard_form;
 

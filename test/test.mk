@@ -124,7 +124,7 @@ NARROW  := $(filter-out $(WIDE),$(PAIRS))
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" \
              SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)"
 READERS   := $(addprefix build/asan/test/test_,config config_keys serving runlog runlog_known page page_answers data pack_bytes inflate pack \
-             questions idx picture images image_pack clicks tokenizer tokenizer_words megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
+             questions idx picture images image_pack clicks ratings tokenizer tokenizer_words megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
              council_bytes council_net http_parse status flight_verdict costs failures published labels answered \
              fields pieces foreign_members)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices $(BLOCKS) \

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -199,6 +200,7 @@ static err_t pack_clicks(const config *c, FILE *out) {
         return err_set(ERR_CONFIG, "[pack] images and clicks: the input is one or the other; set one of them to no");
     TRY(click_pack_run(&(click_pack_options){.kind = c->pack.clicks,
                                              .input = c->pack.input,
+                                             .val_input = c->pack.val_input,
                                              .output = c->pack.output,
                                              .shard_records = c->pack.shard_records,
                                              .val_fraction = c->pack.val_fraction,
@@ -208,9 +210,12 @@ static err_t pack_clicks(const config *c, FILE *out) {
             r.dense, r.tables, r.shards_out, r.shards_out == 1 ? "" : "s");
     for (int s = 0; s < CLICK_SPLITS; s++) {
         if (!r.records[s]) continue;
-        fprintf(out, "%-7s %" PRId64 " records, %.4f of them clicks", split[s], r.records[s],
-                (double)r.clicks[s] / (double)r.records[s]);
+        double mean = r.labels[s] / (double)r.records[s];
+        fprintf(out, "%-7s %" PRId64 " records, ", split[s], r.records[s]);
+        if (r.rated) fprintf(out, "of %.4f in the mean", mean);
+        else fprintf(out, "%.4f of them clicks", mean);
         if (r.best[s] > 0) fprintf(out, "; loss of the planted model %.6f, expected %.6f", r.best[s], r.entropy[s]);
+        if (r.best[s] > 0 && r.rated) fprintf(out, ", RMSE %.6f", sqrt(r.best[s]));
         fprintf(out, "\n");
     }
     return ERR_OK;

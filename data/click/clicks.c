@@ -1,6 +1,6 @@
-// data/click/clicks.c: shards of clicks as a source. Sample k is record k of all shards, in order of their names: its
-// label, its numbers, and of each table the row that the record's id has there, as a row of all tables one below the
-// other.
+// data/click/clicks.c: shards of clicks or of ratings as a source. Sample k is record k of all shards, in order of
+// their names: its label, its numbers, and of each table the row that the record's id has there, as a row of all tables
+// one below the other. Where records have no numbers, there is `one` in their place, which is 1 in all samples.
 #include "data/click/shard.h"
 #include "data/files.h"
 #include "data/hash.h"
@@ -17,7 +17,8 @@ typedef struct click_source {
     source head;
     reader reader;
     click_shard *shard;  // (shards)
-    int shards, dense, tables;
+    int shards;
+    click_form form;
     int64_t rows;   // of a table
     bool whole;     // ids have all of their 64 bits, as two numbers, low bits first
     int block_of;   // of this shard, and
@@ -58,10 +59,12 @@ static err_t read_record(click_source *x, int64_t sample) {
 static err_t clicks_read(source *s, const source_draw *d, void *const *out) {
     click_source *x = (click_source *)s;
     TRY(read_record(x, d->sample));
-    if (out[LABEL]) *(int32_t *)out[LABEL] = x->now.label;
-    if (out[DENSE]) memcpy(out[DENSE], x->now.dense, (size_t)x->dense * sizeof *x->now.dense);
-    if (out[IDS] && x->whole) memcpy(out[IDS], x->now.id, (size_t)x->tables * sizeof *x->now.id);
-    for (int k = 0; out[IDS] && !x->whole && k < x->tables; k++)
+    if (out[LABEL] && x->form.rated) *(float *)out[LABEL] = x->now.label;
+    else if (out[LABEL]) *(int32_t *)out[LABEL] = (int32_t)x->now.label;
+    if (out[DENSE] && !x->form.dense) *(float *)out[DENSE] = 1;
+    else if (out[DENSE]) memcpy(out[DENSE], x->now.dense, (size_t)x->form.dense * sizeof *x->now.dense);
+    if (out[IDS] && x->whole) memcpy(out[IDS], x->now.id, (size_t)x->form.tables * sizeof *x->now.id);
+    for (int k = 0; out[IDS] && !x->whole && k < x->form.tables; k++)
         ((int32_t *)out[IDS])[k] = (int32_t)(k * x->rows + click_row(x->now.id[k], k, x->rows));
     return ERR_OK;
 }
@@ -100,7 +103,7 @@ static const source_type type = {.read = clicks_read,
 static void hash_records(click_source *x) {
     crypto_generichash_state state;
     crypto_generichash_init(&state, NULL, 0, 32);
-    hash_number(&state, (uint64_t)x->dense << 32 | (uint32_t)x->tables);
+    hash_number(&state, (uint64_t)x->form.rated << 63 | (uint64_t)x->form.dense << 32 | (uint32_t)x->form.tables);
     for (int k = 0; k < x->shards; k++) {
         hash_number(&state, (uint64_t)x->shard[k].records);
         for (int64_t i = 0; i < click_blocks(x->shard[k].records); i++) hash_number(&state, x->shard[k].crc[i]);
@@ -109,14 +112,14 @@ static void hash_records(click_source *x) {
 }
 
 static bool wants_whole_ids(const click_source *x, const tensor_spec *ids) {
-    return ids && !ids->limit && ids->size[0] == 2 * x->tables;
+    return ids && !ids->limit && ids->size[0] == 2 * x->form.tables;
 }
 
 // What the model has of tables: their rows, from the limit of its ids. Without such a model as many as numbers allow.
 static void describe(click_source *x, const source_options *o) {
     const tensor_spec *ids = source_wants(o, "ids"), *label = source_wants(o, "label");
     source *s = &x->head;
-    x->rows = ids && ids->limit >= x->tables ? ids->limit / x->tables : INT32_MAX / x->tables;
+    x->rows = ids && ids->limit >= x->form.tables ? ids->limit / x->form.tables : INT32_MAX / x->form.tables;
     s->about.units = s->about.samples;
     s->about.units_per_sample = 1;
     s->about.unit = "samples";
@@ -127,18 +130,24 @@ static void describe(click_source *x, const source_options *o) {
     s->tensors = TENSORS;
     s->tensor[LABEL] =
         (tensor_spec){.name = "label", .type = INT32, .size = {1, 1, 1}, .limit = label ? label->limit : 2};
-    s->tensor[DENSE] = (tensor_spec){.name = "dense", .type = FP32, .dims = 1, .size = {x->dense, 1, 1}};
-    s->tensor[IDS] =
-        (tensor_spec){.name = "ids", .type = INT32, .dims = 1, .size = {x->tables, 1, 1}, .limit = x->rows * x->tables};
+    if (x->form.rated) s->tensor[LABEL].type = FP32, s->tensor[LABEL].limit = 0;
+    s->tensor[DENSE] = (tensor_spec){.name = "dense", .type = FP32, .dims = 1, .size = {x->form.dense, 1, 1}};
+    if (!x->form.dense) s->tensor[DENSE] = (tensor_spec){.name = "one", .type = FP32, .dims = 1, .size = {1, 1, 1}};
+    s->tensor[IDS] = (tensor_spec){
+        .name = "ids", .type = INT32, .dims = 1, .size = {x->form.tables, 1, 1}, .limit = x->rows * x->form.tables};
     x->whole = wants_whole_ids(x, ids);
-    if (x->whole) s->tensor[IDS].size[0] = 2 * x->tables, s->tensor[IDS].limit = 0;
+    if (x->whole) s->tensor[IDS].size[0] = 2 * x->form.tables, s->tensor[IDS].limit = 0;
     hash_records(x);
 }
 
 static err_t check_kin(const click_shard *first, const click_shard *s) {
-    if (s->dense == first->dense && s->tables == first->tables) return ERR_OK;
+    click_form a = first->form, b = s->form;
+    if (b.rated != a.rated)
+        return err_set(ERR_DATA, "%s has ratings, and %s clicks: expected the same of all",
+                       b.rated ? s->file.path : first->file.path, b.rated ? first->file.path : s->file.path);
+    if (b.dense == a.dense && b.tables == a.tables) return ERR_OK;
     return err_set(ERR_DATA, "%s has %d numbers and %d ids a record, and %s has %d and %d: expected the same of all",
-                   s->file.path, s->dense, s->tables, first->file.path, first->dense, first->tables);
+                   s->file.path, b.dense, b.tables, first->file.path, a.dense, a.tables);
 }
 
 static err_t open_shards(click_source *x, const file_list *files) {
@@ -153,21 +162,38 @@ static err_t open_shards(click_source *x, const file_list *files) {
         x->head.about.samples += s->records;
         reader_drop(&x->reader, &s->file);
     }
-    x->dense = x->shard->dense, x->tables = x->shard->tables;
+    x->form = x->shard->form;
     return ERR_OK;
+}
+
+static err_t check_labels(const click_source *x, const source_options *o) {
+    const tensor_spec *label = source_wants(o, "label");
+    if (!label || (label->type == FP32) == x->form.rated) return ERR_OK;
+    if (x->form.rated)
+        return err_set(ERR_CONFIG,
+                       "the model says whether a record is clicked, and %s has ratings: set [model] task = regress, or "
+                       "pack clicks",
+                       x->shard->file.path);
+    return err_set(
+        ERR_CONFIG,
+        "the model says the rating of a record, and %s has clicks: set [model] task = classify, or pack them "
+        "with [pack] clicks = ratings",
+        x->shard->file.path);
 }
 
 // Said here in the words of the model's keys.
 static err_t check_model(const click_source *x, const source_options *o) {
-    const tensor_spec *dense = source_wants(o, "dense"), *ids = source_wants(o, "ids");
-    if (!dense || !ids) return ERR_OK;
+    const tensor_spec *dense = source_wants(o, "dense"), *one = source_wants(o, "one"), *ids = source_wants(o, "ids");
+    if ((!dense && !one) || !ids) return ERR_OK;
+    TRY(check_labels(x, o));
+    int64_t numbers = dense ? dense->size[0] : 0;
     int64_t tables = ids->limit ? ids->size[0] : ids->size[0] / 2;  // without a limit: whole ids, two numbers each
-    if (dense->size[0] == x->dense && tables == x->tables) return ERR_OK;
+    if (numbers == x->form.dense && tables == x->form.tables) return ERR_OK;
     return err_set(ERR_CONFIG,
                    "the model reads %" PRId64 " numbers and %" PRId64
                    " ids a record, and %s has %d and %d: set [model] "
                    "dense = %d and tables = %d",
-                   dense->size[0], tables, x->shard->file.path, x->dense, x->tables, x->dense, x->tables);
+                   numbers, tables, x->shard->file.path, x->form.dense, x->form.tables, x->form.dense, x->form.tables);
 }
 
 static err_t open_all(click_source *x, const source_options *o) {

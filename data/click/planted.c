@@ -3,6 +3,7 @@
 
 #include "base/fmath.h"
 #include "base/philox.h"
+#include "data/click/drawn.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,8 +18,7 @@ static const double DENSE_STD = 0.15, FACTOR_MEAN = 0.075, FACTOR_STD = 0.08;
 
 struct planted {
     uint64_t seed;
-    int64_t ids;
-    double *below;  // (ids) the chance of an id of at most this
+    drawn_ids ids;
     double dense[PLANTED_DENSE];
     float *factor;  // (tables, ids, factors)
 };
@@ -38,65 +38,43 @@ err_t planted_parse(const char *text, uint64_t *seed, int64_t *records, int64_t 
     return err_set(ERR_CONFIG, "[pack] input = %s: %" PRId64 " ids, expected 1 to %d", text, *ids, PLANTED_IDS);
 }
 
-// [0,1) with 53 bits.
-static double uniform(uint32_t high, uint32_t low) { return (double)((uint64_t)high << 21 ^ low >> 11) * 0x1p-53; }
-
 static double draw(const planted *p, int64_t n, uint32_t which) {
-    uint32_t bits[4];
-    philox4x32(bits, p->seed, which, SITE_CLICKS, (uint32_t)n, (uint32_t)(n >> 32));
-    return uniform(bits[0], bits[1]);
+    return drawn_uniform(p->seed, SITE_CLICKS, n, which);
 }
 
-// normal(0, std) by Box-Muller.
 static double parameter(const planted *p, int kind, int64_t i, double std) {
-    uint32_t bits[4];
-    philox4x32(bits, p->seed, (uint32_t)i, SITE_CLICKS + 1 + (uint32_t)kind, (uint32_t)(i >> 32), 0);
-    double radius = __builtin_sqrt(-2 * fm_log(1 - uniform(bits[0], bits[1])));
-    return std * radius * fm_cos(6.283185307179586 * uniform(bits[2], bits[3]));
+    return drawn_normal(p->seed, SITE_CLICKS + 1 + (uint32_t)kind, i, std);
 }
 
 static void fill(planted *p) {
-    double sum = 0;
-    for (int64_t k = 0; k < p->ids; k++) p->below[k] = sum += fm_exp(-ZIPF * fm_log((double)k + 1));
-    for (int64_t k = 0; k < p->ids; k++) p->below[k] /= sum;
     for (int j = 0; j < PLANTED_DENSE; j++) p->dense[j] = parameter(p, DENSE_WEIGHTS, j, DENSE_STD);
-    int64_t all = PLANTED_TABLES * p->ids;
+    int64_t all = PLANTED_TABLES * p->ids.ids;
     for (int64_t i = 0; i < all * PLANTED_FACTORS; i++)
         p->factor[i] = (float)(FACTOR_MEAN + parameter(p, FACTORS, i, FACTOR_STD));
 }
 
+static err_t reserve(planted *p, int64_t ids) {
+    TRY(drawn_ids_open(&p->ids, ids, ZIPF));
+    p->factor = malloc((size_t)(PLANTED_TABLES * ids) * PLANTED_FACTORS * sizeof *p->factor);
+    if (p->factor) return ERR_OK;
+    return err_set(ERR_INTERNAL, "no memory for a planted model of %" PRId64 " ids a table", ids);
+}
+
 err_t planted_open(planted **out, uint64_t seed, int64_t ids) {
     planted *p = *out = calloc(1, sizeof *p);
-    size_t all = (size_t)(PLANTED_TABLES * ids);
-    if (p) {
-        p->seed = seed, p->ids = ids;
-        p->below = malloc((size_t)ids * sizeof *p->below);
-        p->factor = malloc(all * PLANTED_FACTORS * sizeof *p->factor);
-    }
-    if (!p || !p->below || !p->factor) {
-        planted_close(p);
-        *out = NULL;
-        return err_set(ERR_INTERNAL, "no memory for a planted model of %" PRId64 " ids a table", ids);
-    }
-    fill(p);
-    return ERR_OK;
+    if (!p) return err_set(ERR_INTERNAL, "no memory for a planted model");
+    p->seed = seed;
+    err_t rc = reserve(p, ids);
+    if (rc == ERR_OK) fill(p);
+    else planted_close(p), *out = NULL;
+    return rc;
 }
 
 void planted_close(planted *p) {
     if (!p) return;
-    free(p->below), free(p->factor);
+    drawn_ids_close(&p->ids);
+    free(p->factor);
     free(p);
-}
-
-// The first id, from 0, with u < below.
-static int64_t id_of(const planted *p, double u) {
-    int64_t low = 0, high = p->ids - 1;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (u < p->below[middle]) high = middle;
-        else low = middle + 1;
-    }
-    return low;
 }
 
 // sum_{s<t} <v_s, v_t> = (|sum v|^2 - sum |v|^2) / 2, without what means alone give
@@ -105,7 +83,7 @@ static double factors_of(const planted *p, const int64_t *id) {
     for (int f = 0; f < PLANTED_FACTORS; f++) {
         double sum = 0, squares = 0;
         for (int t = 0; t < PLANTED_TABLES; t++) {
-            double v = (double)p->factor[(t * p->ids + id[t]) * PLANTED_FACTORS + f];
+            double v = (double)p->factor[(t * p->ids.ids + id[t]) * PLANTED_FACTORS + f];
             sum += v, squares += v * v;
         }
         z += (sum * sum - squares) / 2 - FACTOR_MEAN * FACTOR_MEAN * (PLANTED_TABLES * (PLANTED_TABLES - 1) / 2);
@@ -122,7 +100,7 @@ void planted_record(const planted *p, int64_t n, click *out, double *chance) {
         z += p->dense[j] * ((double)out->dense[j] - 2);
     }
     for (int t = 0; t < PLANTED_TABLES; t++) {
-        id[t] = id_of(p, draw(p, n, (uint32_t)(DRAW_ID + t)));
+        id[t] = drawn_id(&p->ids, draw(p, n, (uint32_t)(DRAW_ID + t)));
         out->id[t] = (uint64_t)id[t] + 1;
     }
     z += factors_of(p, id);

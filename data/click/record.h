@@ -1,4 +1,4 @@
-// data/click/record.h: what is known of one impression, and whether it was clicked.
+// data/click/record.h: what is known of one impression, and whether it was clicked; or who rated what, and how.
 #ifndef DATA_CLICK_RECORD_H
 #define DATA_CLICK_RECORD_H
 
@@ -9,7 +9,7 @@
 enum { CLICK_DENSE = 64, CLICK_TABLES = 64 };  // most of a record
 
 typedef struct click {
-    int label;                  // 0 or 1
+    float label;                // 0 or 1; of ratings the rating
     float dense[CLICK_DENSE];   // numbers, such as logarithms of counts
     uint64_t id[CLICK_TABLES];  // one of each table; 0: it is missing
 } click;

@@ -14,7 +14,8 @@
 
 struct click_writer {
     char path[IO_PATH];
-    int fd, dense, tables;
+    int fd;
+    click_form form;
     int64_t records, room;  // room: CRCs that fit in `table`
     uint8_t *table;
     uint8_t block[CLICK_BLOCK * CLICK_BYTES];
@@ -22,17 +23,17 @@ struct click_writer {
     uint8_t head[CLICKS_HEADER];
 };
 
-err_t click_write_open(click_writer **out, const char *path, int dense, int tables) {
+err_t click_write_open(click_writer **out, const char *path, click_form form) {
     click_writer *w = *out = calloc(1, sizeof *w);
     if (!w) return err_set(ERR_INTERNAL, "%s: no memory", path);
-    w->fd = -1, w->dense = dense, w->tables = tables;
+    w->fd = -1, w->form = form;
     TRY(io_path(w->path, "%s", path));
     TRY(io_open(path, O_WRONLY | O_CREAT | O_TRUNC, &w->fd));
     return io_write(w->fd, w->path, w->head, CLICKS_HEADER, NULL);  // zeros: no shard yet
 }
 
 static err_t write_block(click_writer *w) {
-    size_t bytes = (size_t)(w->in_block * click_bytes(w->dense, w->tables));
+    size_t bytes = (size_t)(w->in_block * click_bytes(w->form));
     int64_t block = click_blocks(w->records) - 1;
     if (!w->in_block) return ERR_OK;
     if (block == w->room) {
@@ -53,10 +54,12 @@ static void put_float(uint8_t *to, float x) {
 }
 
 err_t click_write(click_writer *w, const click *c) {
-    uint8_t *to = w->block + w->in_block * click_bytes(w->dense, w->tables);
-    *to++ = (uint8_t)c->label;
-    for (int k = 0; k < w->dense; k++, to += 4) put_float(to, c->dense[k]);
-    for (int k = 0; k < w->tables; k++, to += 8) le64_put(to, c->id[k]);
+    uint8_t *to = w->block + w->in_block * click_bytes(w->form);
+    if (w->form.rated) put_float(to, c->label);
+    else *to = (uint8_t)c->label;
+    to += w->form.rated ? 4 : 1;
+    for (int k = 0; k < w->form.dense; k++, to += 4) put_float(to, c->dense[k]);
+    for (int k = 0; k < w->form.tables; k++, to += 8) le64_put(to, c->id[k]);
     w->records++;
     return ++w->in_block == CLICK_BLOCK ? write_block(w) : ERR_OK;
 }
@@ -65,11 +68,11 @@ err_t click_write_seal(click_writer *w) {
     TRY(write_block(w));
     size_t table = (size_t)click_blocks(w->records) * 4;
     memcpy(w->head, clicks_magic, CLICKS_MAGIC_BYTES);
-    le32_put(w->head + 8, CLICKS_VERSION);
-    le32_put(w->head + 12, (uint32_t)w->dense);
-    le32_put(w->head + 16, (uint32_t)w->tables);
+    le32_put(w->head + 8, w->form.rated ? RATINGS_VERSION : CLICKS_VERSION);
+    le32_put(w->head + 12, (uint32_t)w->form.dense);
+    le32_put(w->head + 16, (uint32_t)w->form.tables);
     le64_put(w->head + 24, (uint64_t)w->records);
-    le64_put(w->head + 32, (uint64_t)(CLICKS_HEADER + w->records * click_bytes(w->dense, w->tables)) + (uint64_t)table);
+    le64_put(w->head + 32, (uint64_t)(CLICKS_HEADER + w->records * click_bytes(w->form)) + (uint64_t)table);
     le32_put(w->head + 120, (uint32_t)crc32_z(0, w->table, table));
     TRY(io_write(w->fd, w->path, w->table, table, NULL));
     free(w->table);

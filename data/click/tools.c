@@ -6,6 +6,7 @@
 #include "data/source.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 bool click_tools_know(const char *path) { return shard_begins(path, clicks_begin); }
 
@@ -25,17 +26,22 @@ static void end(open_file *f) {
     reader_close(&f->reader);
 }
 
-// Of the records that are right.
-static err_t count_clicks(open_file *f, int64_t *clicks) {
+typedef struct labels {
+    double sum, least, most;  // of clicks, sum is how many there are
+} labels;
+
+// Added in order of records.
+static err_t add_labels(open_file *f, labels *x) {
     uint8_t bytes[CLICK_BLOCK * CLICK_BYTES];
-    *clicks = 0;
+    *x = (labels){.least = INFINITY, .most = -INFINITY};
     for (int64_t block = 0; block < click_blocks(f->shard.records); block++) {
         int records;
         click one;
         TRY(click_shard_block(&f->shard, &f->reader, block, bytes, &records));
         for (int k = 0; k < records; k++) {
             TRY(click_take(&f->shard, bytes, k, block * CLICK_BLOCK + k, &one));
-            *clicks += one.label;
+            x->sum += (double)one.label;
+            x->least = fmin(x->least, (double)one.label), x->most = fmax(x->most, (double)one.label);
         }
     }
     return ERR_OK;
@@ -43,13 +49,17 @@ static err_t count_clicks(open_file *f, int64_t *clicks) {
 
 static err_t describe(open_file *f, FILE *out) {
     const click_shard *s = &f->shard;
-    int64_t clicks;
-    TRY(count_clicks(f, &clicks));
+    click_form has = s->form;
+    labels x;
+    TRY(add_labels(f, &x));
     fprintf(out,
-            "%s: clicks, %" PRId64 " records of %d number%s and %d id%s, %" PRId64
-            " bytes, a checksum for %d records\n    %.2f %% have label 1",
-            s->file.path, s->records, s->dense, s->dense == 1 ? "" : "s", s->tables, s->tables == 1 ? "" : "s",
-            s->file.size, CLICK_BLOCK, 100.0 * (double)clicks / (double)s->records);
+            "%s: %s, %" PRId64 " records of %d number%s and %d id%s, %" PRId64
+            " bytes, a checksum for %d records\n    ",
+            s->file.path, has.rated ? "ratings" : "clicks", s->records, has.dense, has.dense == 1 ? "" : "s",
+            has.tables, has.tables == 1 ? "" : "s", s->file.size, CLICK_BLOCK);
+    double mean = x.sum / (double)s->records;
+    if (has.rated) fprintf(out, "from %g to %g, %.4f in the mean", x.least, x.most, mean);
+    else fprintf(out, "%.2f %% have label 1", 100 * mean);
     if (s->best > 0) fprintf(out, ", best possible loss %.4f", s->best);
     fprintf(out, "\n");
     return ERR_OK;
