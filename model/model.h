@@ -79,6 +79,7 @@ struct model {
     int64_t classes;                // it says to which of them a sample belongs; 0: it does not
     bool ranks;                     // of two classes: how well it ranks samples by the chance of the second counts
     bool numbers;                   // it says a number of a sample: metrics of a sample are that one and the right one
+    bool root;                      // it says a number, and counts by the root of its mean squared error, the loss
     const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
     int64_t units;                  // of a sample
     double flops;                   // multiplications and additions of a sample, forward and backward

@@ -5,6 +5,7 @@
 # (test/check_dlrm.sh).
 . test/support/lib.sh
 . "$top/test/support/trained.sh"
+. "$top/test/support/dealt.sh"
 
 ini >base.ini <<END
 run steps=4
@@ -37,69 +38,6 @@ as_pytorch() {
     grep -q '"eval_auc":0.94' runs/golden/status.json || fail "no auc in status.json"
 }
 
-some() {
-    cat <<'DEALS'
-3.1 3 parallel.zero=1 reduce.bucket_mb=0.001
-p2z3 4 parallel.pipeline=2 parallel.zero=3 parallel.recompute=block
-DEALS
-}
-
-every() {
-    some
-    cat <<'DEALS'
-portable 1 device.simd=portable device.threads=2
-avx2 1 device.simd=avx2 parallel.recompute=selective
-2.0 2 parallel.zero=0
-2.2 2 parallel.zero=2 reduce.bucket_mb=0.001
-4.3 4 parallel.zero=3 reduce.bucket_mb=0.001
-zb-h1 2 parallel.pipeline=2 parallel.schedule=zb-h1
-gpipe 3 parallel.pipeline=3 parallel.schedule=gpipe
-offload 2 parallel.offload=host parallel.zero=1
-1-server 3 parallel.zero=1 server.count=1
-2-servers 4 parallel.zero=3 server.count=2
-4-servers 6 parallel.zero=2 server.count=4 server.weight=0.5
-DEALS
-}
-
-some_rows() {
-    cat <<'DEALS'
-3.1 3 parallel.zero=1 reduce.bucket_mb=0.001 'parallel.deal=1 2 1'
-DEALS
-}
-
-every_rows() {
-    some_rows
-    cat <<'DEALS'
-portable 1 device.simd=portable device.threads=2
-2.0 2 parallel.zero=0 parallel.recompute=block
-2.2 2 parallel.zero=2 reduce.bucket_mb=0.001
-4.3 4 parallel.zero=3
-idle 3 'parallel.deal=1 0 3'
-as-dealt 3 parallel.zero=1
-turns 3 parallel.zero=2 'parallel.deal=3 1 0'
-DEALS
-}
-
-# figures RUN: what its evaluations say.
-figures() { sed -n 's/^{"t":"eval",\("step".*\),"ms":.*/\1/p' "runs/$1/log.jsonl"; }
-
-# rows: which table of layouts.
-rows=
-any_layout() {
-    trained one "$@"
-    figures one >one.figures
-    grep -q '"auc":[0-9]' one.figures || fail "no AUC: $(cat one.figures)"
-    ${LAYOUTS:-some}$rows >deals
-    while IFS= read -r line; do
-        deal=${line%% *} line=${line#* }
-        more=${line#* } ranks=${line%% *}
-        eval "trained \"on-\$deal\" \"\$@\" device.ranks=\$ranks $more"
-        same one.hashes "on-$deal.hashes" "the hashes of one rank and of $ranks ($more)"
-        figures "on-$deal" >figures
-        same one.figures figures "what one rank and $ranks evaluate ($more)"
-    done <deals
-}
-
 resumed() {
     on="schedule.decay_steps=4 schedule.warmup=1"
     trained one $on
@@ -110,6 +48,7 @@ resumed() {
     same one.hashes again.hashes "the hashes of a run that was stopped, and went on with 2 ranks"
 }
 
+figure=auc
 fp32() {
     any_layout
     resumed
@@ -138,9 +77,7 @@ rows_as_pytorch() {
 }
 
 rows_any_layout() {
-    rows=_rows
-    any_layout model.demand=yes batch.micro=1
-    rows=
+    rows=_rows any_layout model.demand=yes batch.micro=1
 }
 
 # A step that is skipped makes no rows. Ranks are killed when files of the second checkpoint are written, and go on from

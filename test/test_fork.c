@@ -14,7 +14,7 @@ static const char *const forbidden[] = {
     "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
     "model.type model.depth model.units model.width model.channels model.classes model.mean model.deviation lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
     "model.type model.task model.layers model.heads model.embed model.hidden model.vocab model.context model.types model.classes model.next_sentence lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
-    "model.type model.dense model.tables model.rows model.demand model.embed model.bottom model.top lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
+    "model.type model.task model.dense model.tables model.rows model.demand model.embed model.bottom model.top lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups ",
     "model.type model.layers model.decoder_layers model.heads model.head_dim model.embed model.hidden model.activation model.vocab model.tied model.buckets model.max_distance lora.rank lora.alpha lora.targets optimizer.type optimizer.ema optimizer.groups "};
 
 typedef struct asked {

@@ -25,6 +25,10 @@ static const char dlrm[] =
     "[model]\ntype = dlrm\nrows = 40\nembed = 4\nbottom = 9\ntop = 12 7\n[sample]\ntokens = 0\n"
     "[batch]\nglobal = 16\nmicro = 2\nlanes = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
 
+static const char ratings[] =
+    "[model]\ntype = dlrm\ntask = regress\ndense = 0\ntables = 2\nrows = 40\nembed = 4\nbottom =\ntop = 12\n[sample]\ntokens = 0\n"
+    "[batch]\nglobal = 16\nmicro = 2\nlanes = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
+
 typedef struct layout {
     const char *model, *more;
     rank_world world;
@@ -61,6 +65,7 @@ static const layout layouts[] = {
     {mlp, "[parallel]\npipeline = 4\n[reduce]\norder = any\n", ONE(8)},
     {dlrm, "[parallel]\npipeline = 2\nschedule = zb-h1\n", ONE(4)},
     {dlrm, BF16 "[parallel]\npipeline = 3\nzero = 3\nrecompute = block\n", ONE(6)},
+    {ratings, "[parallel]\npipeline = 2\nzero = 1\n", ONE(4)},
     {gpt, FOUR "[parallel]\nslices = 4\ntensor = 2\n", ONE(2)},
     {gpt, FOUR BF16 "[parallel]\nslices = 4\ntensor = 4\nzero = 1\n", TWO(4, 4)},
     {gpt, FOUR "[parallel]\nslices = 4\ntensor = 2\npipeline = 2\nzero = 3\n", ONE(8)},

@@ -34,6 +34,7 @@ static void print_losses(const session *x, const evaluation *e, double possible,
     if (possible > 0) fprintf(out, "  best possible %.6f", possible);
     for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e->metric[i]);
     if (x->net->ranks) fprintf(out, "  auc %.6f", e->auc);
+    if (x->net->root) fprintf(out, "  rmse %.6f", e->rmse);
 }
 
 static err_t eval_validation(session *x, FILE *out) {

@@ -309,6 +309,7 @@ static err_t evaluate_job(evaluator *k, job *j, int64_t batches, evaluation *out
     if (k->r->net->ranks) out->auc = j->lost ? NAN : auc_area(k->buckets.data);
     out->loss = step_weighs(k->r) ? out->loss * (double)j->losses / j->counted : out->loss / (double)j->samples;
     if (isnan(out->loss)) out->loss = NAN;  // printed: NAN has no sign
+    out->rmse = k->r->net->root ? sqrt(out->loss) : NAN;
     for (int m = 0; m < k->r->net->metrics && !k->r->net->numbers; m++) out->metric[m] /= (double)j->samples;
     return ERR_OK;
 }

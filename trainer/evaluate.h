@@ -36,7 +36,8 @@ typedef struct evaluation {
     // means over the losses that count, and over the samples; metrics in the order of model.metric. Of a model of
     // numbers (model.numbers) the metrics are the correlations of what it says and what is right (trainer/correlate.h)
     double loss, metric[MODEL_METRICS];
-    double auc;  // of a model that ranks (model.ranks); NaN: one class has no samples, or a logit is NaN
+    double rmse;  // of a model whose loss is a squared error that is looked at (model.root): the root of the loss
+    double auc;   // of a model that ranks (model.ranks); NaN: one class has no samples, or a logit is NaN
     int64_t samples;
 } evaluation;
 

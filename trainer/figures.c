@@ -22,6 +22,7 @@ static err_t measure_set(session *x, const named_set *s, figures *f) {
     add_of_set(f, s, "loss", e.loss);
     for (int i = 0; i < x->net->metrics; i++) add_of_set(f, s, x->net->metric[i], e.metric[i]);
     if (x->net->ranks) add_of_set(f, s, "auc", e.auc);
+    if (x->net->root) add_of_set(f, s, "rmse", e.rmse);
     if (strcmp(s->name, x->cfg->resolved.best_of) == 0) f->decides = e.loss;
     return ERR_OK;
 }
@@ -34,6 +35,7 @@ err_t figures_measure(session *x, evaluation *e, figures *f) {
     f->decides = e->loss;
     for (int i = 0; x->val && i < x->net->metrics; i++) add_figure(f, x->net->metric[i], e->metric[i]);
     if (x->val && x->net->ranks) add_figure(f, "auc", e->auc);
+    if (x->val && x->net->root) add_figure(f, "rmse", e->rmse);
     if (x->exam.text.from) {
         TRY(exam_text(&x->exam, &x->evaluator, &text));
         add_figure(f, "bits_per_byte", text.bits_per_byte);

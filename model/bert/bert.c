@@ -81,7 +81,7 @@ static void masked_head(graph *g, const bert_options *o, value x) {
 
 static void pooled_head(graph *g, const bert_options *o, value x) {
     x = dropout(g, pooler(g, o, x), DROP_POOLED);
-    if (o->task == BERT_REGRESS) number_loss(g, x, "classifier", STD);
+    if (o->task == BERT_REGRESS) number_loss(g, x, "classifier", (number_options){.std = STD});
     else class_loss(g, x, "classifier", (class_options){.classes = o->classes, .std = STD});
 }
 

@@ -1,12 +1,19 @@
-// model/dlrm/dlrm.c: will this be clicked? The deep learning recommendation model of Naumov et al. 2019 (arXiv
-// 1906.00091): a perceptron makes a vector of a sample's numbers, tables have one for each of its ids, and a second
-// perceptron reads the first vector and the dot products of all pairs.
+// model/dlrm/dlrm.c: will this be clicked, or how will it be rated? The deep learning recommendation model of Naumov et
+// al. 2019 (arXiv 1906.00091): a perceptron makes a vector of a sample's numbers, tables have one for each of its ids,
+// and a second perceptron reads the first vector and the dot products of all pairs.
 //
 //   dense (B,D) -> bottom -> x (B,C) ---+-> x . e_1, x . e_2, e_1 . e_2, ... -> top -> two logits, softmax
-//   ids   (B,F) -> tables -> e (B,F,C) -+
+//   ids   (B,F) -> tables -> e (B,F,C) -+                                          or a number, squared error
 //
-// Softmax over two logits is the logistic loss of their difference. Initial values: layers normal(0, sqrt(2 / inputs)),
-// biases 0; tables normal(0, sqrt(1 / (3 rows))), the variance of the paper's code, which draws them evenly from
+// Softmax over two logits is the logistic loss of their difference. Where samples have no numbers, x is one vector, the
+// same for all of them. Then, without hidden layers, of a user's and an item's ids the number is
+//
+//   b + w_1 x . e_user + w_2 x . e_item + w_3 e_user . e_item    (+ what is the same for all)
+//
+// a factorisation with biases (Koren, Bell and Volinsky 2009, equation 4): x . e is the bias of an id.
+//
+// Initial values: layers normal(0, sqrt(2 / inputs)), biases 0, that of a number `mean`; x normal(0, 1) where it is one
+// vector; tables normal(0, sqrt(1 / (3 rows))), the variance of the paper's code, which draws them evenly from
 // +- sqrt(1 / rows), as rows on demand are.
 #include "model/dlrm/dlrm.h"
 
@@ -33,10 +40,21 @@ static value layer(graph *g, value x, const char *perceptron, int k, int64_t out
                                         .std = inputs > 0 ? __builtin_sqrt(2 / inputs) : 0}));
 }
 
-static value features(graph *g, const dlrm_options *o) {
+// The input is 1 in all samples (data/click/clicks.c).
+static value common(graph *g, const dlrm_options *o) {
+    return project(g, samples(g, "one", 1), "common",
+                   (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_WHOLE, .std = 1});
+}
+
+static value bottom(graph *g, const dlrm_options *o) {
     const dlrm_widths *b = &o->bottom_of;
     value x = samples(g, "dense", o->dense);
     for (int k = 0; k <= b->layers; k++) x = layer(g, x, "bottom", k, k < b->layers ? b->width[k] : o->embed);
+    return x;
+}
+
+static value features(graph *g, const dlrm_options *o) {
+    value x = o->dense ? bottom(g, o) : common(g, o);
     value rows = tables(g, "ids", "tables",
                         (table_options){.tables = o->tables,
                                         .rows = o->rows,
@@ -56,8 +74,10 @@ static void dlrm_page(graph *g, const void *options) {
         leave(g, layer(g, x, "top", k, o->top_of.width[k]));
     }
     value x = begin_block(g, "head");
-    class_loss(g, x, "click",
-               (class_options){.classes = 2, .std = __builtin_sqrt(1 / (double)graph_at(g, x)->width), .ranks = true});
+    double std = __builtin_sqrt(1 / (double)graph_at(g, x)->width);
+    if (o->task == DLRM_REGRESS)
+        number_loss(g, x, "rating", (number_options){.std = std, .begin = o->mean, .root = true});
+    else class_loss(g, x, "click", (class_options){.classes = 2, .std = std, .ranks = true});
     leave(g, 0);
 }
 
@@ -75,11 +95,13 @@ enum { WIDTH_MAX = 1048576 };
 #define OPTIONS dlrm_options
 
 static const setting keys[] = {
-    INT(dense, SHAPE, "13", 1, 64, "dense_features num_dense", "numbers of a sample"),
+    ROW(task, SHAPE, KEY_WORD, "classify", 0, 0, "classify regress", "objective", "what is learned: is a sample clicked, or a number of it, such as a rating"),
+    INT(dense, SHAPE, "13", 0, 64, "dense_features num_dense", "numbers of a sample; 0 = it has ids alone"),
     INT(tables, SHAPE, "26", 1, INTERACT_ROWS, "sparse_features num_sparse", "ids of a sample, each with a table of its own"),
     INT(rows, SHAPE, "10000", 1, 2147483647, "num_embeddings max_ind_range", "rows of each table; ids from this on are spread over all of them"),
     ROW(demand, SHAPE, KEY_BOOL, "no", 0, 0, "no yes", "sparse rows_on_demand", "a table has a row for each id that was trained, by its 64 bits, with an AdaGrad of its own; rows says how wide they begin"),
     INT(embed, SHAPE, "16", 1, 1024, "embedding_dim arch_sparse_feature_size dim", "width of a row, and of what the bottom makes of the numbers"),
+    REAL(mean, MAY, "0", -1e6, 1e6, "global_mean mu", "task = regress: the number that a model begins with, best the mean of those in the data"),
     ROW(bottom, SHAPE, KEY_TEXT, "64", 0, 0, NULL, "arch_mlp_bot dense_arch_layer_sizes", "widths of the bottom's hidden layers, space between; empty = none"),
     ROW(top, SHAPE, KEY_TEXT, "64 32", 0, 0, NULL, "arch_mlp_top over_arch_layer_sizes", "widths of the top's hidden layers, space between; empty = none"),
 };
@@ -106,6 +128,11 @@ static err_t dlrm_resolve(void *options, model_rule *r) {
     dlrm_options *o = options;
     TRY(read_widths(&o->bottom_of, "bottom", o->bottom, r));
     TRY(read_widths(&o->top_of, "top", o->top, r));
+    if (!o->dense && o->bottom_of.layers)
+        return rule_break(
+            r, KEYS("bottom", "dense"),
+            "bottom = %s reads a sample's numbers, and dense = 0 says that there are none: leave bottom empty",
+            o->bottom);
     TRY(rule_divide_layers(r, "dlrm", &o->by));
     if (r->slices > 1)
         return rule_break(r, KEYS("parallel.slices"),

@@ -9,6 +9,8 @@
 
 enum { DLRM_HIDDEN_MAX = 10 };  // layers of a perceptron
 
+typedef enum { DLRM_CLASSIFY, DLRM_REGRESS } dlrm_task;
+
 typedef struct dlrm_widths {
     int64_t width[DLRM_HIDDEN_MAX];
     int layers;
@@ -16,8 +18,11 @@ typedef struct dlrm_widths {
 
 typedef struct dlrm_options {
     model_division by;
-    int64_t dense, tables, rows, embed;
+    int task;       // dlrm_task
+    int64_t dense;  // 0: a vector of the model itself is in the place of what a bottom makes of numbers
+    int64_t tables, rows, embed;
     bool demand;
+    double mean;                                   // task = regress: what the bias of the last layer begins as
     char bottom[KEY_TEXT_MAX], top[KEY_TEXT_MAX];  // "64 32": widths, as in the file
     dlrm_widths bottom_of, top_of;                 // the same as numbers: read by resolve
 } dlrm_options;

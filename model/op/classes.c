@@ -62,14 +62,14 @@ static operation *begin_loss(graph *g, const op_type *of, const char *name, valu
     return graph_add(g, of, name, x, 0);
 }
 
-void number_loss(graph *g, value x, const char *name, double std) {
+void number_loss(graph *g, value x, const char *name, number_options n) {
     operation *o = begin_loss(g, &type, name, x);
     model *m = g->m;
-    m->metrics = 2, m->metric[0] = "pearson", m->metric[1] = "spearman";
-    m->numbers = true;
+    m->root = n.root, m->numbers = !n.root;
+    if (m->numbers) m->metrics = 2, m->metric[0] = "pearson", m->metric[1] = "spearman";
     graph_input(g, "label", FP32, 0, 0);
-    int w = graph_param(g, name, ".weight", 1, graph_at(g, x)->width, std, 0),
-        b = graph_param(g, name, ".bias", 1, 0, 0, 0);
+    int w = graph_param(g, name, ".weight", 1, graph_at(g, x)->width, n.std, 0),
+        b = graph_param(g, name, ".bias", 1, 0, 0, (float)n.begin);
     if (g->rc != ERR_OK) return;
     g->head = (head){.at = {.w = w, .b = b}, .classes = 1, .Vp = CLASS_ALIGN, .squares = true};
     g->chunks = 1;

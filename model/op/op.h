@@ -148,7 +148,12 @@ typedef struct class_options {
 void class_loss(graph *g, value x, const char *name, class_options o);
 
 // Squared error of the number x W^T + b against that of each row: ends the last block.
-void number_loss(graph *g, value x, const char *name, double std);
+typedef struct number_options {
+    double std;
+    double begin;  // b begins as this
+    bool root;     // how far it is off is looked at, not what goes with what: model.root for its metrics
+} number_options;
+void number_loss(graph *g, value x, const char *name, number_options n);
 
 // Of each sample a row of each of several tables of as many rows, side by side: (B, tables * width). The model's next
 // input has the ids: rows of all tables, one below the other. On demand: ids of 64 bits, each as two numbers, low bits

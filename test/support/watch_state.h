@@ -82,6 +82,7 @@ static inline watch_state state_make(watch_rank *rank, int locals) {
                  .eval_loss = 2.625,
                  .eval_accuracy = NAN,
                  .eval_auc = NAN,
+                 .eval_rmse = NAN,
                  .eval_pearson = NAN,
                  .eval_spearman = NAN,
                  .best = 2.625,

@@ -92,6 +92,7 @@ extern const double board_bucket_s[BOARD_BUCKETS - 1];
 #define BOARD_MEASURES(X) \
     X(accuracy, "Share of the validation samples of which the model says what is right") \
     X(auc, "Area under the ROC curve") \
+    X(rmse, "Root of the mean squared error on the validation data") \
     X(pearson, "Pearson's correlation of what the model says and what is right") \
     X(spearman, "Spearman's correlation of what the model says and what is right")
 
