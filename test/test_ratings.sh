@@ -45,6 +45,7 @@ dense_as_pytorch() {
     grep -q "\"eval_rmse\":${rmse%?}" runs/dense/status.json || fail "no rmse in status.json"
     expect 0 "$bin" status runs/dense
     "$bin" eval base.ini dense.ini -o run.name=dense >said
+    grep -q "root of the mean squared error" runs/dense/report.html || fail "no curve of the RMSE in report.html"
     grep -q "  rmse 1.450428" said || fail "$(cat said)"
 }
 rows_as_pytorch() { golden rows run.seed=3 model.demand=yes optimizer.lr=0.05; }

@@ -641,14 +641,16 @@ static void other_units(void **state) {
     char *dir = make_dir();
     (void)state;
     append(dir, "log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":1,\"samples\":64,\"ms\":1,\"samples_per_s\":640}\n");
-    append(dir, "log.jsonl",
-           "{\"t\":\"eval\",\"step\":1,\"loss\":2.5,\"accuracy\":0.25,\"best\":2,\"best_step\":0,\"samples\":10}\n");
+    append(
+        dir, "log.jsonl",
+        "{\"t\":\"eval\",\"step\":1,\"loss\":2.5,\"accuracy\":0.25,\"rmse\":1.5,\"best\":2,\"best_step\":0,\"samples\":10}\n");
     append(
         dir, "log.jsonl",
         "{\"t\":\"sample\",\"step\":1,\"prompt\":\"<p>\",\"text\":\"t\\n\"}\n{\"t\":\"checkpoint\",\"step\":1,\"hash\":\"00ff\",\"ms\":3}\n");
     runlog *r = open_log(dir);
     assert_string_equal(r->unit, "sample");
     assert_true(r->units == 64 && mean_at(r, CURVE_RATE, 0) == 640 && mean_at(r, CURVE_ACCURACY, 0) == 0.25);
+    assert_true(mean_at(r, CURVE_RMSE, 0) == 1.5 && isnan(mean_at(r, CURVE_ACC_NORM, 0)));
     assert_true(r->eval_loss == 2.5 && r->best == 2 && r->best_step == 0 && r->evals == 1);
     assert_string_equal(r->hash, "00ff");
     assert_string_equal(r->sample[0].text, "t\n");

@@ -395,6 +395,8 @@ static void draw_pair(drawing *b, const plot *first, const plot *second) {
 static const plot quality[] = {
     {"Accuracy", "of the validation data", "accuracy", CURVE_ACCURACY, FIGURE_SHARE, false, BANDED, false, false,
      false},
+    {"RMSE", "of the validation data", "root of the mean squared error", CURVE_RMSE, FIGURE_PLAIN, false, BANDED, false,
+     false, false},
     {"Bits per byte", NULL, "bits per byte", CURVE_BITS, FIGURE_PLAIN, false, BANDED, false, false, false},
     {"Choices", "accuracy", "accuracy", CURVE_ACC, FIGURE_SHARE, false, BANDED, false, false, false},
     {"Choices", "normalised accuracy", "accuracy", CURVE_ACC_NORM, FIGURE_SHARE, false, BANDED, false, false, false},
@@ -491,7 +493,7 @@ void plots_draw(text *h, runlog *const *runs, int n) {
     drawing b = {.h = h, .runs = runs, .n = n};
     draw_losses(&b);
     draw_sets(&b);
-    for (int i = 0; i < 4; i++) draw_plot(&b, &quality[i]);
+    for (size_t i = 0; i < sizeof quality / sizeof *quality; i++) draw_plot(&b, &quality[i]);
     draw_norm(&b);
     draw_plot(&b, &soundness[0]);
     if (varies(&b, soundness[1].curve)) draw_plot(&b, &soundness[1]);

@@ -159,8 +159,9 @@ static void take_of_set(runlog *r, const scan_text *key, double x, double loss[S
 }
 
 static void take_eval(runlog *r, scan s) {
-    static const char *const named[] = {"accuracy", "bits_per_byte", "acc", "acc_norm"};
-    double value[] = {NAN, NAN, NAN, NAN}, step = NAN, loss = NAN, best = NAN, best_step = NAN;
+    enum { NAMED = CURVE_RMSE - CURVE_ACCURACY + 1 };
+    static const char *const named[NAMED] = {"accuracy", "bits_per_byte", "acc", "acc_norm", "rmse"};
+    double value[NAMED] = {NAN, NAN, NAN, NAN, NAN}, step = NAN, loss = NAN, best = NAN, best_step = NAN;
     double of_set[SETS_MOST];
     scan_text key, best_of = {"", 0};
     for (int k = 0; k < SETS_MOST; k++) of_set[k] = NAN;
@@ -172,7 +173,7 @@ static void take_eval(runlog *r, scan s) {
         else if (scan_is(&key, "best_of")) best_of = scan_string(&s);
         else {
             double x = scan_real(&s);
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < NAMED; k++)
                 if (scan_is(&key, named[k])) value[k] = x;
             take_of_set(r, &key, x, of_set);
         }
@@ -181,7 +182,7 @@ static void take_eval(runlog *r, scan s) {
     if (i < 0) return;
     sheet_add(&r->steps, CURVE_EVAL, i, loss);
     sheet_add(&r->early, EARLY_EVAL, sheet_find(&r->early, step, NULL), loss);
-    for (int k = 0; k < 4; k++) sheet_add(&r->steps, CURVE_ACCURACY + k, i, value[k]);
+    for (int k = 0; k < NAMED; k++) sheet_add(&r->steps, CURVE_ACCURACY + k, i, value[k]);
     for (int k = 0; k < SETS_MOST; k++) sheet_add(&r->steps, CURVE_SET + k, i, of_set[k]);
     scan_plain(r->best_of, sizeof r->best_of, best_of);
     if (!isfinite(loss) && !best_of.n) return;
