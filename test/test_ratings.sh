@@ -109,6 +109,16 @@ begins_with_the_mean() {
         fail "loss and RMSE $(cat found), and the ratings are $wanted around the mean"
 }
 
+# The validation records, once more as a named set.
+evaluates_a_set() {
+    settings set eval.every=4 "eval.sets=held: data/r-val-*.bin"
+    expect 0 "$bin" base.ini set.ini
+    sed -n 's/^{"t":"eval",.*"held.loss":\([^,]*\),"held.rmse":\([^,]*\),.*/\1 \2/p' runs/set/log.jsonl >found
+    sed -n 's/^{"t":"eval",.*"loss":\([^,]*\),"rmse":\([^,]*\),"held.loss.*/\1 \2/p' runs/set/log.jsonl >wanted
+    [ -s wanted ] || fail "no evaluation: $(tail -n 3 runs/set/log.jsonl)"
+    same wanted found "loss and RMSE of the validation data, and of the same as a set,"
+}
+
 refused() {
     while IFS='|' read -r set says; do  # set: as for a shell
         eval "settings refused $set"
@@ -169,6 +179,7 @@ try rows_any_layout
 try dense_killed
 try rows_killed
 try begins_with_the_mean
+try evaluates_a_set
 try refused
 try learn
 finish
