@@ -91,10 +91,12 @@ static bool try_lines(const uint8_t *data, size_t size) {
     expect(rated == b);
     if (rated == ERR_OK) {
         expect(c.label >= 0.5f && c.label <= 5 && 2 * c.label == (float)(int)(2 * c.label));
-        expect(c.id[0] > 0 && c.id[1] > 0 && !movielens_header(line, (int64_t)size));
+        expect(c.id[0] > 0 && c.id[1] > 0);
     }
+    bool header = movielens_header(line, (int64_t)size);
+    expect(!header || (a != ERR_OK && b != ERR_OK));
     free(line);
-    return a == ERR_OK || b == ERR_OK;
+    return a == ERR_OK || b == ERR_OK || header;
 }
 
 // Puts right what covers each block, the table and the header.
