@@ -3,7 +3,7 @@
 // never waits for the thread that walks.
 #include "base/spill.h"
 
-#include "base/io.h"
+#include "base/scratch.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -28,8 +28,7 @@ typedef struct slot {
 
 struct spill {
     spill_options o;
-    char path[IO_PATH];
-    int fd;
+    scratch file;
     bool direct;
     char *memory;
     uint32_t *crc;  // [blocks] of what was written last
@@ -67,7 +66,7 @@ static err_t too_full(const spill *x, int why, uint64_t free_bytes) {
     return err_set(ERR_IO,
                    "%s: %s: it needs %" PRId64 " bytes and %" PRIu64
                    " are free in %s: make room there, or use another directory",
-                   x->path, strerror(why), spill_file(&x->o), free_bytes, x->o.dir);
+                   x->file.path, strerror(why), spill_file(&x->o), free_bytes, x->o.dir);
 }
 
 // Asked first, so that a file that can't fit does not fill the disk before it fails. Reserved before O_DIRECT is set:
@@ -75,27 +74,24 @@ static err_t too_full(const spill *x, int why, uint64_t free_bytes) {
 static err_t reserve(spill *x) {
     struct statvfs fs;
     int64_t bytes = spill_file(&x->o);
-    if (fstatvfs(x->fd, &fs) != 0) return err_set(ERR_IO, "%s: free space: %s", x->path, strerror(errno));
+    if (fstatvfs(x->file.fd, &fs) != 0) return err_set(ERR_IO, "%s: free space: %s", x->file.path, strerror(errno));
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     if ((uint64_t)bytes > free_bytes) return too_full(x, ENOSPC, free_bytes);
     int why;
-    do why = posix_fallocate(x->fd, 0, bytes);
+    do why = posix_fallocate(x->file.fd, 0, bytes);
     while (why == EINTR);
     if (why == ENOSPC || why == EDQUOT) return too_full(x, why, free_bytes);
     if (why == EFBIG)
         return err_set(ERR_IO, "%s: %s: %" PRId64 " bytes: raise the limit of a file's size (ulimit -f, LimitFSIZE)",
-                       x->path, strerror(why), bytes);
-    return why ? err_set(ERR_IO, "%s: %" PRId64 " bytes: %s", x->path, bytes, strerror(why)) : ERR_OK;
+                       x->file.path, strerror(why), bytes);
+    return why ? err_set(ERR_IO, "%s: %" PRId64 " bytes: %s", x->file.path, bytes, strerror(why)) : ERR_OK;
 }
 
 static err_t open_file(spill *x) {
-    TRY(io_path(x->path, "%s/%s.XXXXXX", x->o.dir, x->o.name));
-    x->fd = mkostemp(x->path, O_CLOEXEC);
-    if (x->fd < 0) return err_set(ERR_IO, "%s: %s", x->path, strerror(errno));
-    if (unlink(x->path) != 0) return err_set(ERR_IO, "%s: unlink: %s", x->path, strerror(errno));
+    TRY(scratch_open(&x->file, x->o.dir, x->o.name, x->o.faults));
     TRY(reserve(x));
-    int flags = fcntl(x->fd, F_GETFL);
-    x->direct = flags >= 0 && fcntl(x->fd, F_SETFL, flags | O_DIRECT) == 0;
+    int flags = fcntl(x->file.fd, F_GETFL);
+    x->direct = flags >= 0 && fcntl(x->file.fd, F_SETFL, flags | O_DIRECT) == 0;
     return ERR_OK;
 }
 
@@ -103,7 +99,7 @@ static uint32_t crc_of(const spill *x, const void *data) { return (uint32_t)crc3
 
 static err_t open_sums(spill *x) {
     x->crc = malloc((size_t)x->o.blocks * sizeof *x->crc);
-    if (!x->crc) return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " checksums", x->path, x->o.blocks);
+    if (!x->crc) return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " checksums", x->file.path, x->o.blocks);
     memset(x->memory, 0, x->o.block_bytes);
     uint32_t zeros = crc_of(x, x->memory);
     for (int64_t i = 0; i < x->o.blocks; i++) x->crc[i] = zeros;
@@ -114,42 +110,19 @@ static int64_t offset_of(const spill *x, int64_t block) { return block * (int64_
 
 static err_t get_block(spill *x, int64_t block, void *data) {
     int64_t at = offset_of(x, block);
-    if (fault_hit(x->o.faults, FAULT_SPILL_READ))
-        return err_set(ERR_IO, "%s: read of %zu bytes at offset %" PRId64 ": %s", x->path, x->o.block_bytes, at,
-                       strerror(EIO));
-    TRY(io_read_at(x->fd, x->path, at, data, x->o.block_bytes));
+    TRY(scratch_read(&x->file, at, data, x->o.block_bytes));
     uint32_t is = crc_of(x, data);
     if (is == x->crc[block]) return ERR_OK;
     return err_set(ERR_DATA,
                    "%s: block %" PRId64 " at offset %" PRId64
                    ": checksum 0x%08x, expected 0x%08x: the disk did not return what was written last. Start again "
                    "from the newest checkpoint, in a directory on another disk",
-                   x->path, block, at, is, x->crc[block]);
-}
-
-static err_t write_at(spill *x, int64_t at, const char *data) {
-    size_t done = 0, n = x->o.block_bytes;
-    while (done < n) {
-        bool fails = fault_hit(x->o.faults, FAULT_SPILL_WRITE);
-        ssize_t put = fails ? -1 : pwrite(x->fd, data + done, n - done, (off_t)at + (off_t)done);
-        if (fails) errno = ENOSPC;
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0)
-            return err_set(ERR_IO, "%s: write of %zu bytes at offset %" PRId64 ": %s", x->path, n, at,
-                           put ? strerror(errno) : "nothing was written");
-        done += (size_t)put;
-    }
-    return ERR_OK;
+                   x->file.path, block, at, is, x->crc[block]);
 }
 
 static err_t put_block(spill *x, int64_t block, char *data) {
     x->crc[block] = crc_of(x, data);
-    if (!fault_hit(x->o.faults, FAULT_SPILL_FLIP)) return write_at(x, offset_of(x, block), data);
-    char *wrong = data + x->o.block_bytes / 2;
-    *wrong ^= 0x10;
-    err_t rc = write_at(x, offset_of(x, block), data);
-    *wrong ^= 0x10;
-    return rc;
+    return scratch_write(&x->file, offset_of(x, block), data, x->o.block_bytes);
 }
 
 // --- the threads; with the lock held, except for what the disk does --------------------------------------------------
@@ -226,7 +199,7 @@ err_t spill_open(spill **out, const spill_options *o, void *memory) {
     if (!x) return err_set(ERR_INTERNAL, "%s: no memory for %zu bytes", o->name, sizeof *x);
     x->o = *o;
     x->memory = memory;
-    x->fd = -1;
+    x->file.fd = -1;  // before it is open
     x->failed_at = -1;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->work, NULL);
@@ -252,7 +225,7 @@ void spill_close(spill *x) {
     pthread_cond_destroy(&x->settled);
     pthread_cond_destroy(&x->work);
     pthread_mutex_destroy(&x->lock);
-    if (x->fd >= 0) close(x->fd);
+    scratch_close(&x->file);
     free(x->crc);
     free(x);
 }
@@ -298,8 +271,8 @@ static void drain(spill *x) {
 
 err_t spill_walk(spill *x, spill_mode mode, int64_t first, int64_t count, spill_visit visit, void *ctx) {
     if (first < 0 || count < 0 || first > x->o.blocks - count)
-        return err_set(ERR_INTERNAL, "%s: %" PRId64 " blocks from %" PRId64 " on, and it has %" PRId64, x->path, count,
-                       first, x->o.blocks);
+        return err_set(ERR_INTERNAL, "%s: %" PRId64 " blocks from %" PRId64 " on, and it has %" PRId64, x->file.path,
+                       count, first, x->o.blocks);
     pthread_mutex_lock(&x->lock);
     err_t rc = x->failed.code == ERR_OK ? ERR_OK : err_restore(&x->failed);
     x->mode = mode, x->from = first, x->count = count;

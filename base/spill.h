@@ -4,10 +4,9 @@
 //   window   k-1        k           k+1        k+2
 //            written    visited     read       read      by threads, block by block
 //
-// The file is scratch. It loses its name as soon as it is made: it goes with the process, however that ends, no later
-// run can take it for state, and two runs may share a directory. A CRC-32 of each block is kept in memory, so that a
-// block that comes back as anything but what was written last is found: a flipped bit, a torn or a lost write.
-// O_DIRECT keeps the page cache out of it, where the file system has that.
+// The file goes with the process (base/scratch.h). A CRC-32 of each block is kept in memory, so that a block that comes
+// back as anything but what was written last is found: a flipped bit, a torn or a lost write. O_DIRECT keeps the page
+// cache out of it, where the file system has that.
 #ifndef BASE_SPILL_H
 #define BASE_SPILL_H
 
