@@ -77,7 +77,11 @@ rows_as_pytorch() {
 }
 
 rows_any_layout() {
-    rows=_rows any_layout model.demand=yes batch.micro=1
+    cold=yes rows=_rows any_layout model.demand=yes batch.micro=1
+    for run in on-cold on-4-cold; do
+        cold=$(sed -n 's/^{"t":"step","step":4,.*"rows":\([0-9]*\),"cold_rows":\([0-9]*\).*/\1 \2/p' "runs/$run/log.jsonl")
+        [ "${cold#* }" -gt $((${cold% *} / 2)) ] || fail "$run: $cold rows, and of them in files"
+    done
 }
 
 # A step that is skipped makes no rows. Ranks are killed when files of the second checkpoint are written, and go on from
@@ -135,6 +139,52 @@ rows_resumed() {
     settings dense model.demand=no
     expect 78 "$bin" eval base.ini dense.ini -o run.name=again
     says "tables.weight"
+}
+
+in_files() {
+    on="model.demand=yes checkpoint.every=1 batch.micro=1" files="model.demand_mb=0.001 parallel.offload_dir=disk/of"
+}
+
+# Most rows are in files, in a directory that is made for them; a rank is killed in an update, three go on, and then two
+# whose rows are all in memory. No file is left.
+rows_in_files() {
+    in_files
+    trained one $on
+    rm -rf runs/again
+    settings again $on $files device.ranks=2 parallel.zero=1 run.faults=update@6:1
+    timeout 100 "$bin" base.ini again.ini >"$out" 2>&1 && fail "no rank was killed"
+    [ "$(ls runs/again/ckpt)" ] || fail "there is no checkpoint to go on from"
+    [ ! -e runs/again/ckpt/step-00000003 ] || fail "the run went on"
+    settings again $on $files device.ranks=3 run.steps=3 schedule.decay_steps=4
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    settings again $on device.ranks=2 schedule.decay_steps=4
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run that was killed, and went on with rows in files and in memory"
+    [ -z "$(ls disk/of)" ] || fail "files are left: $(ls disk/of)"
+    grep -q '"cold_rows":[1-9]' runs/again/log.jsonl || fail "no row was in a file"
+}
+
+# What a disk does to the rows of rank 1 ends the run, names file, slot and row, and the newest checkpoint stands.
+rows_lost() {
+    in_files
+    trained one $on
+    while read -r fault code says; do
+        rm -rf runs/lost
+        settings lost $on $files device.ranks=2 run.faults="$fault"
+        expect "$code" timeout 100 "$bin" base.ini lost.ini
+        says "disk/of/rows-of-rank-1" "slot " ", id " " of table " "$says"
+        [ -e runs/lost/ckpt/step-00000001 ] || fail "$fault: there is no checkpoint"
+        [ ! -e runs/lost/ckpt/step-00000004 ] || fail "$fault: the run went on"
+        settings lost $on $files device.ranks=2
+        expect 0 timeout 100 "$bin" base.ini lost.ini
+        hashes lost >lost.hashes
+        same one.hashes lost.hashes "the hashes of a run that went on after $fault"
+    done <<'FAULTS'
+spill_read@400:1 74 Input/output error
+spill_write@300:1 74 No space left on device
+spill_flip@260:1 65 the disk did not return what was written last
+FAULTS
 }
 
 evaluates() {
@@ -245,6 +295,8 @@ try rows_as_pytorch
 try rows_any_layout
 try rows_killed
 try rows_resumed
+try rows_in_files
+try rows_lost
 try evaluates
 try area_of_each
 try says_what_is_possible

@@ -1,13 +1,17 @@
 // test/test_table.c: rows that are made on demand (comm/server/): keys and ids are each other's, whatever the order of
 // updates the same rows are there, growth loses none and is spread, a walk has all rows in order, and twenty steps have
-// the bits of dense arrays in plain loops. Sums over lists skip who is absent.
+// the bits of dense arrays in plain loops. Sums over lists skip who is absent. With a limit of memory, and the rest of
+// the rows in a file, all is the same, the limit holds, no step pays for the table, and no damage goes unseen.
 #include "base/philox.h"
 #include "comm/server/table.h"
 #include "test/support/expect.h"
+#include "test/support/place.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { D = 5, TABLES = 3 };
 
@@ -83,7 +87,7 @@ static void test_tables_share_points(void **state) {
     assert_true(row_table_missing(t, key, 3) == 3);
     assert_true(row_table_update(t, &(row_list){3, key, one}, &(row_rules){1, 0.5f, 0}) == ERR_OK);
     assert_true(row_table_rows(t) == 3 && row_table_missing(t, key, 3) == 0);
-    row_table_look(t, key, 3, rows);
+    assert_ok(row_table_look(t, key, 3, rows));
     for (int k = 0; k < 2; k++) {
         row_initial(&usual, key[k], first);
         assert_true(rows[k * D] == first[0] - (one[k * D] > 0 ? 0.5f : 0));
@@ -206,19 +210,19 @@ static void test_twenty_steps_have_the_bits_of_dense_arrays(void **state) {
     for (int step = 0; step < 20; step++) {
         const row_rules by = {.factor = step % 3 ? 1 : 0.5f, .lr = 0.1f / (float)(1 + step), .eps = 1e-10f};
         make_batch(b, step, step == 10 ? 3 : 30);
-        row_table_look(t, b->list.key, b->list.n, seen);
+        assert_ok(row_table_look(t, b->list.key, b->list.n, seen));
         for (int64_t k = 0; k < b->list.n; k++)
             assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
         assert_true(row_table_update(t, &b->list, &by) == ERR_OK);
         update_dense(x, b, &by);
         grew |= row_table_left(t) > 0;
-        row_table_look(t, b->list.key, b->list.n, seen);
+        assert_ok(row_table_look(t, b->list.key, b->list.n, seen));
         for (int64_t k = 0; k < b->list.n; k++)
             assert_memory_equal(seen + k * D, x->row[b->number[k]], sizeof x->row[0]);
     }
     assert_true(grew && row_table_rows(t) > 5000);
     expect_dense(t, x);
-    row_table_clear(t);
+    assert_ok(row_table_clear(t));
     assert_true(row_table_rows(t) == 0);
     begin_dense(x, &usual);
     expect_dense(t, x);
@@ -244,7 +248,7 @@ static void test_growth_is_spread_and_loses_nothing(void **state) {
             assert_true(left - row_table_left(t) <= 4 && row_table_rows(t) == i + 1);
             for (int back = 0; back <= i && back < 40; back += 13) {
                 row_key old = key[order == 2 ? N - 1 - i + back : i - back];
-                row_table_look(t, &old, 1, row);
+                assert_ok(row_table_look(t, &old, 1, row));
                 row_initial(&usual, old, first);
                 assert_true(row[0] == first[0] - 1 / sqrtf(11) && row[4] == first[4] - 1 / sqrtf(11) * 5);
             }
@@ -340,6 +344,271 @@ static void test_initial_values(void **state) {
     assert_true(largest <= 0.25 && largest > 0.2499 && fabs(sum) / (2000 * D) < 0.005);
 }
 
+// --- with a file -----------------------------------------------------------------------------------------------------
+
+// Room for so many rows, and more for batches: of one row the least that there can be.
+static row_options limited(place *p, int64_t rows) {
+    row_options o = usual;
+    row_table *t;
+    o.memory = 1, o.dir = p->dir;
+    assert_error(row_table_open(&t, &o), ERR_CONFIG, "1 bytes of memory for rows of 5: expected at least ");
+    const int64_t least = atoll(strstr(err_last()->text, "at least ") + 9);
+    o.memory = least - 1;
+    assert_error(row_table_open(&t, &o), ERR_CONFIG, "expected at least ");
+    o.memory = least + (rows - 1) * (row_table_frame_bytes(D) + 1);
+    return o;
+}
+
+// Both have the same rows, to the bit, and in the same order.
+static void expect_same(row_table *a, row_table *b, int bucket) {
+    row_walk x, y, keys;
+    int64_t n = 0;
+    row_table_begin(a, bucket, &x);
+    row_table_begin(b, bucket, &y);
+    row_table_begin(b, bucket, &keys);
+    keys.keys_only = true;
+    while (row_table_next(a, &x)) {
+        if (!row_table_next(b, &y)) fail_msg("row %d is missing: %s", (int)n, y.rc ? err_last()->text : "");
+        assert_true(row_table_next(b, &keys) && row_equal(x.key, y.key) && row_equal(x.key, keys.key));
+        assert_memory_equal(x.row, y.row, D * sizeof *x.row);
+        assert_memory_equal(x.sum, y.sum, sizeof *x.sum);
+        n++;
+    }
+    assert_true(!row_table_next(b, &y) && y.rc == ERR_OK && (bucket > 0 || n == row_table_rows(a)));
+    assert_true(row_table_rows(a) == row_table_rows(b));
+}
+
+// One after the other: a look ahead, a look as of an evaluation, the step's look, its update, its end. Rates, sizes of
+// batches and which of them come are drawn.
+static void one_history(row_table *all, row_table *t, uint32_t seed, int steps, bool cold) {
+    batch *b = calloc(1, sizeof *b);
+    float *x = calloc(TABLES * IDS * D, sizeof *x), *y = calloc(TABLES * IDS * D, sizeof *y);
+    int64_t most = row_table_about(t)->memory, coldest = 0;
+    open_batch(b);
+    for (int step = 0; step < steps; step++) {
+        uint32_t r = draw(seed, (uint32_t)step);
+        const row_rules by = {.factor = r % 3 ? 1 : 0.5f, .lr = 0.1f / (float)(1 + step), .eps = 1e-10f};
+        make_batch(b, (int)(r % 50), r % 7 ? 20 + (int)(r >> 8 & 63) : 3);
+        for (int look = 0; look < 2; look++) {
+            if (r >> (10 + look) & 1) continue;
+            if (r >> (12 + look) & 1) assert_ok(row_table_ahead(t, b->list.key, b->list.n));
+            if (r >> (14 + look) & 1) assert_ok(row_table_ahead(t, b->list.key, b->list.n / 2));
+            assert_ok(row_table_look(all, b->list.key, b->list.n, x));
+            assert_ok(row_table_look(t, b->list.key, b->list.n, y));
+            assert_memory_equal(x, y, (size_t)b->list.n * D * sizeof *x);
+            assert_true(row_table_missing(all, b->list.key, b->list.n) == row_table_missing(t, b->list.key, b->list.n));
+        }
+        if (r >> 16 & 1) assert_ok(row_table_ahead(t, b->list.key, b->list.n));
+        assert_ok(row_table_update(all, &b->list, &by));
+        assert_ok(row_table_update(t, &b->list, &by));
+        if (r >> 17 & 1) assert_ok(row_table_ahead(t, b->list.key, b->list.n));
+        if (r >> 18 & 3) assert_ok(row_table_cool(t));
+        assert_true((!most || row_table_held(t) <= most) && row_table_rows(t) - row_table_cold(t) >= 0);
+        if (row_table_cold(t) > coldest) coldest = row_table_cold(t);
+        if ((r >> 20 & 7) == 0) expect_same(all, t, (int)(r >> 12) % 4096);
+    }
+    expect_same(all, t, 0);
+    assert_true(!cold || coldest > row_table_rows(t) / 3);
+    close_batch(b), free(b), free(x), free(y);
+}
+
+static void test_a_file_changes_no_bit(void **state) {
+    place *p = *state;
+    static const int64_t rooms[] = {1, 3, 40, 700, 3000, 100000};
+    for (size_t k = 0; k < sizeof rooms / sizeof *rooms; k++) {
+        const row_options o = limited(p, rooms[k]);
+        row_table *all = open_table(&usual), *t = open_table(&o);
+        one_history(all, t, (uint32_t)k, 40, rooms[k] < 5000);
+        assert_true(rooms[k] < 5000 || row_table_cold(t) == 0);
+        assert_ok(row_table_clear(t));
+        assert_ok(row_table_clear(all));
+        assert_true(row_table_rows(t) == 0 && row_table_cold(t) == 0);
+        one_history(all, t, (uint32_t)k + 100, 10, false);
+        row_table_close(all), row_table_close(t);
+    }
+}
+
+// What is put row by row, as a checkpoint is read, in more rows than memory has.
+static void test_rows_are_put_past_the_limit(void **state) {
+    place *p = *state;
+    const row_options o = limited(p, 50);
+    row_table *all = open_table(&usual), *from = open_table(&usual), *t = open_table(&o);
+    row_walk w;
+    const float one[D] = {0};
+    row_key last = {0};
+    one_history(all, from, 5, 15, false);
+    for (row_table_begin(all, 0, &w); row_table_next(all, &w); last = w.key)
+        assert_ok(row_table_put(t, w.key, w.row, *w.sum));
+    assert_true(row_table_held(t) <= o.memory && row_table_cold(t) > row_table_rows(t) - 60);
+    expect_same(all, t, 0);
+    assert_error(row_table_put(t, last, one, 0), ERR_DATA, "is there twice");
+    one_history(all, t, 6, 15, true);
+    row_table_close(all), row_table_close(from), row_table_close(t);
+}
+
+// Rows of few ids in every step, and new ones: the few stay in memory, and none of them is read. A step's end moves
+// what the step took, and a bit.
+static void test_what_is_used_stays_and_a_step_pays_for_itself(void **state) {
+    enum { HOT = 500, OTHERS = 90, STEPS = 120, ROOM = 2000 };
+    place *p = *state;
+    row_options o = limited(p, ROOM);
+    fault_list faults;
+    assert_ok(fault_parse(&faults, "spill_read@1000000000,spill_write@1000000000"));  // counted, and never hit
+    o.faults = &faults;
+    row_table *t = open_table(&o);
+    const row_rules by = {1, 0.1f, 1e-10f};
+    row_key key[HOT + OTHERS];
+    float g[(HOT + OTHERS) * D], seen[HOT * D];
+    for (int i = 0; i < (HOT + OTHERS) * D; i++) g[i] = 1;
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < HOT + OTHERS; i++)
+            key[i] = row_key_of(0, i < HOT ? (uint64_t)i : (uint64_t)(1000 + step * OTHERS + i));
+        qsort(key, HOT + OTHERS, sizeof *key, by_key);
+        int64_t before = row_table_cold(t);
+        assert_ok(row_table_update(t, &(row_list){HOT + OTHERS, key, g}, &by));
+        int64_t made = step ? OTHERS : HOT + OTHERS, most = made + made / 4;
+        assert_true(row_table_cold(t) == before);
+        assert_ok(row_table_cool(t));
+        assert_true(row_table_cold(t) - before <= (most > ROOM / 64 + 2 ? most : ROOM / 64 + 2));
+    }
+    assert_true(row_table_cold(t) > HOT + STEPS * OTHERS - ROOM);
+    for (int i = 0; i < HOT; i++) key[i] = row_key_of(0, (uint64_t)i);
+    qsort(key, HOT, sizeof *key, by_key);
+    assert_true(atomic_load(&faults.seen[FAULT_SPILL_READ]) == 0);
+    assert_ok(row_table_look(t, key, HOT, seen));
+    assert_true(atomic_load(&faults.seen[FAULT_SPILL_READ]) == 0);
+
+    // of the oldest, which are cold, 60 are read: they stay
+    for (int i = 0; i < 60; i++) key[i] = row_key_of(0, (uint64_t)(1000 + HOT + i));
+    qsort(key, 60, sizeof *key, by_key);
+    assert_ok(row_table_look(t, key, 60, seen));
+    assert_true(atomic_load(&faults.seen[FAULT_SPILL_READ]) == 60);
+    assert_ok(row_table_look(t, key, 60, seen));  // again: they are in memory
+    assert_true(atomic_load(&faults.seen[FAULT_SPILL_READ]) == 60);
+    row_table_close(t);
+}
+
+// A table whose rows all have left memory, but for those of `room` frames.
+static row_table *cold_table(const row_options *o, row_key *key, int n) {
+    row_table *t = open_table(o);
+    float g[D] = {1, 2, 3, 4, 5};
+    for (int i = 0; i < n; i++) key[i] = row_key_of(0, (uint64_t)i);
+    qsort(key, (size_t)n, sizeof *key, by_key);
+    for (int i = 0; i < n; i++) {
+        assert_ok(row_table_update(t, &(row_list){1, &key[i], g}, &(row_rules){1, 0.1f, 0}));
+        assert_ok(row_table_cool(t));
+    }
+    assert_true(row_table_cold(t) == n);
+    return t;
+}
+
+// A frame, which one row after the other takes: those that were only read leave without a write.
+static void test_what_did_not_change_is_not_written(void **state) {
+    enum { N = 30 };
+    row_key key[N];
+    float row[D], g[D] = {1};
+    fault_list faults;
+    row_options o = limited(*state, 1);
+    assert_ok(fault_parse(&faults, "spill_read@1000000000,spill_write@1000000000"));
+    o.faults = &faults;
+    row_table *t = cold_table(&o, key, N);
+    assert_true(atomic_load(&faults.seen[FAULT_SPILL_WRITE]) == N && atomic_load(&faults.seen[FAULT_SPILL_READ]) == 0);
+    for (int i = 0; i < 2 * N; i++) {
+        assert_ok(row_table_look(t, &key[i % N], 1, row));
+        assert_true(row_table_cold(t) == N - 1);
+        if (i % 3 == 0) assert_ok(row_table_update(t, &(row_list){1, &key[i % N], g}, &(row_rules){1, 0.1f, 0}));
+        assert_ok(row_table_cool(t));
+        assert_true(row_table_cold(t) == N);
+    }
+    assert_true(atomic_load(&faults.seen[FAULT_SPILL_WRITE]) == N + 2 * N / 3);
+    assert_true(atomic_load(&faults.seen[FAULT_SPILL_READ]) == 2 * N);
+    row_table_close(t);
+}
+
+// Number of the descriptor of the table's file, which has no name.
+static int file_of_rows(void) {
+    for (int fd = 3; fd < 256; fd++) {
+        char link[64], to[1024] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, to, sizeof to - 1) > 0 && strstr(to, "rows-of-rank-7")) return fd;
+    }
+    fail_msg("no file is open");
+    return -1;
+}
+
+// Whatever is wrong in a slot: what was written last is what is read, or an error that names file, slot and id.
+static void test_damage_is_named(void **state) {
+    enum { N = 40, SLOT = 4 * (D + 2), AT = 3 };
+    place *p = *state;
+    row_key key[N];
+    float row[N * D], g[N * D] = {0};
+    row_options o = limited(p, 1);
+    o.number = 7;
+    for (int byte = -2; byte < SLOT; byte += byte < 0 ? 1 : 3) {
+        char slot[2][SLOT], id[64];
+        row_table *t = cold_table(&o, key, N);
+        int fd = file_of_rows();
+        snprintf(id, sizeof id, "slot %d at offset %d, id %d of table 0", AT, AT * SLOT, (int)row_id(key[AT]));
+        assert_true(pread(fd, slot[0], SLOT, AT * SLOT) == SLOT && pread(fd, slot[1], SLOT, (AT + 1) * SLOT) == SLOT);
+        if (byte == -2) {  // a write that was lost: the slot is written again, and then is as it was
+            assert_ok(row_table_update(t, &(row_list){N, key, g}, &(row_rules){1, 0.1f, 1}));
+            assert_ok(row_table_cool(t));
+        }
+        if (byte == -1) memcpy(slot[0], slot[1], SLOT);  // another row's
+        if (byte >= 0) slot[0][byte] ^= 4;
+        assert_true(pwrite(fd, slot[0], SLOT, AT * SLOT) == SLOT);
+        assert_false(row_table_is_lost(t));
+        if (byte % 2) {
+            assert_error(row_table_look(t, key, N, row), ERR_DATA, "rows-of-rank-7", id, "checksum 0x",
+                         "Start again from the newest checkpoint");
+        } else {
+            row_walk w;
+            row_table_begin(t, 0, &w);
+            while (row_table_next(t, &w)) {}
+            assert_error(w.rc, ERR_DATA, "rows-of-rank-7", id, "checksum 0x", "Start again from the newest checkpoint");
+        }
+        assert_true(row_table_is_lost(t));
+        assert_error(row_table_update(t, &(row_list){N, key, g}, &(row_rules){1, 0.1f, 1}), ERR_DATA, id);
+        assert_error(row_table_look(t, key, 1, row), ERR_DATA, id);
+        row_table_close(t);
+    }
+}
+
+static void test_a_disk_that_fails_is_named(void **state) {
+    enum { N = 40 };
+    place *p = *state;
+    row_key key[N];
+    float row[N * D], g[D] = {1};
+    fault_list faults;
+    row_options o = limited(p, 1);
+    o.number = 7, o.faults = &faults;
+    assert_ok(fault_parse(&faults, "spill_read@9"));
+    row_table *t = cold_table(&o, key, N);
+    assert_error(row_table_look(t, key, N, row), ERR_IO, "rows-of-rank-7", "read of 28 bytes", ": slot ", "id ",
+                 "of table 0: start again from the newest checkpoint");
+    assert_true(row_table_is_lost(t));
+    row_table_close(t);
+
+    assert_ok(fault_parse(&faults, "spill_flip@1"));
+    t = cold_table(&o, key, N);
+    assert_error(row_table_look(t, key, N, row), ERR_DATA, "slot 0 at offset 0", "checksum 0x");
+    row_table_close(t);
+
+    assert_ok(fault_parse(&faults, "spill_write@45"));
+    t = cold_table(&o, key, N);
+    err_t rc = ERR_OK;
+    for (int i = 0; i < N && rc == ERR_OK; i++) {
+        rc = row_table_update(t, &(row_list){1, &key[i], g}, &(row_rules){1, 0.1f, 0});
+        if (rc == ERR_OK) rc = row_table_cool(t);
+    }
+    assert_error(rc, ERR_IO, "rows-of-rank-7", "No space left on device: slot ", "of table 0: make room there, or use");
+    assert_true(row_table_is_lost(t));
+    row_table_close(t);
+
+    o.memory = 10000, o.dir = "/proc/none";
+    assert_error(row_table_open(&t, &o), ERR_IO, "/proc/none");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_key_has_its_id),
@@ -351,6 +620,12 @@ int main(void) {
         cmocka_unit_test(test_collisions_at_the_end),
         cmocka_unit_test(test_owners_have_their_buckets),
         cmocka_unit_test(test_initial_values),
+        cmocka_unit_test_setup_teardown(test_a_file_changes_no_bit, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_rows_are_put_past_the_limit, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_what_is_used_stays_and_a_step_pays_for_itself, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_what_did_not_change_is_not_written, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_damage_is_named, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_a_disk_that_fails_is_named, place_enter, place_leave),
     };
     return cmocka_run_group_tests_name("table", tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static size_t aligned(const tensor *t) {
 
 size_t plan_bytes(const plan_rank *p) {
     return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->residuals + p->outer +
-           p->gather + p->activations + p->staging + p->ring + p->tied + p->snapshots + p->rest;
+           p->gather + p->activations + p->staging + p->ring + p->tied + p->snapshots + p->rows + p->rest;
 }
 
 // The ranks that mix wait for each other, and then those of an island.
@@ -66,10 +66,11 @@ static void count_memory(const session *x, plan_rank *p) {
     p->disk_reads = state_has_rows(t) ? 2 : 1;
     p->ring = x->ring_bytes;
     p->snapshots = (size_t)session_snapshots(x);
+    p->rows = (size_t)t->o.rows_memory;
     p->tied = aligned(&t->copy) + aligned(&t->use);
     p->whole = t->shards.gradients && t->slab;
     p->on_gpu = device_about(x->dev)->kind == DEVICE_CUDA;
-    p->host = t->host.bytes + x->runner.staging.bytes + x->ring_bytes + p->snapshots;
+    p->host = t->host.bytes + x->runner.staging.bytes + x->ring_bytes + p->snapshots + p->rows;
     int64_t used;
     if (!p->on_gpu || device_memory(x->dev, &used, &p->gpu_total) != ERR_OK) p->gpu_total = -1;
     p->shared = tensor_count(&x->runner.results.shared);

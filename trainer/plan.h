@@ -27,9 +27,10 @@ typedef struct plan_rank {
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;  // staging: with the windows of a file
     size_t snapshots;  // of the state: for the case that a rank is lost, and for a checkpoint beside the steps
-    size_t tied;       // copy and gradient of a tensor that another stage has too
-    bool whole;        // gradients: of all parameters here, although the ZeRO stage keeps only a share of their sum
-    bool on_gpu;       // then these are in host memory, and the GPU has the rest:
+    size_t rows;  // on demand: what they may take of memory, where the others are in a file. Else they have no limit
+    size_t tied;  // copy and gradient of a tensor that another stage has too
+    bool whole;   // gradients: of all parameters here, although the ZeRO stage keeps only a share of their sum
+    bool on_gpu;  // then these are in host memory, and the GPU has the rest:
     size_t host;
     int64_t gpu_total;       // bytes that this machine's GPU has, -1: not known
     int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes

@@ -4,7 +4,8 @@
 #include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
 #include "trainer/plan_groups.h"
-#include "comm/server/rows.h"
+#include "comm/server/cold.h"
+#include "comm/server/table.h"
 #include "trainer/plan_ranks.h"
 #include "trainer/session.h"
 
@@ -32,6 +33,7 @@ static const column columns[] = {
     {"outer optimizer", offsetof(plan_rank, outer)},
     {"gathered weights", offsetof(plan_rank, gather)},
     {"activations", offsetof(plan_rank, activations)},
+    {"rows on demand", offsetof(plan_rank, rows)},
     {"tied tensor", offsetof(plan_rank, tied)},
     {"staging", offsetof(plan_rank, staging)},
     {"loader's ring", offsetof(plan_rank, ring)},
@@ -338,6 +340,12 @@ static void print_rows(FILE *out, const config *c, const model_table *t) {
             " bytes of one that is another rank's, beside the traffic "
             "below\n",
             row, key * 8 / 5, key * 16 / 5, most, 2 * (key + 4 * t->width));
+    if (c->model.demand_mb > 0)
+        fprintf(out,
+                "        a rank has %.0f bytes of them in memory, at most %.0f rows; the others, of %" PRId64
+                " bytes each, are in a file in %s\n",
+                1e6 * c->model.demand_mb, 1e6 * c->model.demand_mb / (double)row_table_frame_bytes(t->width),
+                cold_slot_bytes(t->width), *c->parallel.offload_dir ? c->parallel.offload_dir : "the run's directory");
 }
 
 // How large the model is, and what a step reads.

@@ -170,6 +170,7 @@ static state_options state_options_of(const session *x) {
         .stage = grid_group_size(&x->shape, GROUP_DATA) > 1 ? (int)c->parallel.zero : 0,
         .offload = x->kind == SESSION_INFERENCE ? OFFLOAD_NONE : c->parallel.offload,
         .spilled = {.dir = *c->parallel.offload_dir ? c->parallel.offload_dir : x->dir, .rank = x->ranks->rank},
+        .rows_memory = x->net->table.width ? (int64_t)(c->model.demand_mb * 1e6) : 0,
         .training = x->kind != SESSION_INFERENCE,
         .optimizer = optimizer_of(&c->optimizer),
         .keys = &c->optimizer,
@@ -398,8 +399,11 @@ err_t session_enter(session *x, const launch *at) {
     fault_kill(&x->faults, FAULT_MET);
     TRY(plan_tensors(x));
     TRY(memory_fits(x->ranks, x->s, x->dev, (int64_t)(x->state.memory.bytes + x->runner.memory.bytes),
-                    (int64_t)(x->state.host.bytes + x->runner.staging.bytes) + session_snapshots(x)));
-    TRY(memory_advise(state_commit(&x->state)));
+                    (int64_t)(x->state.host.bytes + x->runner.staging.bytes) + session_snapshots(x) +
+                        x->state.o.rows_memory));
+    err_t rc = memory_advise(state_commit(&x->state));
+    if (rc == ERR_CONFIG && x->cfg->model.demand_mb > 0) return config_blame(x->cfg, "model", "demand_mb");
+    TRY(rc);
     TRY(memory_advise(step_commit(&x->runner)));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
     TRY(session_freeze(x));

@@ -128,6 +128,7 @@ err_t run_log_step(run *r, const step_result *s, double ms) {
         .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] + mine[REPORT_BEFORE_MS] + mine[REPORT_AFTER_MS] : NAN,
         .loss_scale = s->loss_scale,
         .rows = s->rows,
+        .cold_rows = s->cold_rows,
         .skipped = !s->applied,
         .why = s->applied ? NULL : skipped_why(s->grad_norm),
         .hash = hashed ? hash : NULL,

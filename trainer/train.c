@@ -394,15 +394,23 @@ static err_t balance_lanes(run *r) {
     return ERR_OK;
 }
 
+// Is what masters or rows are in, a file, lost? Of one rank, for all that have this failure: none of them can save.
+static bool is_lost(run *r, const err_record *why) {
+    const train_state *t = &r->x.state;
+    bool here = spilled_is_lost(&t->spilled) || (t->rows && row_table_is_lost(t->rows));
+    if (!why->shared) return here;
+    return comm_agree_ok(r->x.ranks, here ? err_restore(why) : ERR_OK, r->x.s) != ERR_OK;
+}
+
 // Data that can't be read ends the run, but only after the weights of the last step are saved. The failed step has
-// updated nothing, unless what failed was the file that masters are in: then there is nothing to save.
+// updated nothing, unless what failed was a file that masters or rows are in: then there is nothing to save.
 static err_t step_or_save(run *r, step_wish *wish) {
     err_t rc = advance(r, wish);
     if ((rc != ERR_DATA && rc != ERR_IO) || run_step(r) == 0 || r->saved == run_step(r)) return rc;
     if (!config_is_boundary(r->x.cfg, run_step(r))) return rc;  // the newest checkpoint is all that islands agree on
     if (r->x.served) return rc;                                 // weights are of a period that did not end
-    if (spilled_is_lost(&r->x.state.spilled)) return rc;
     err_record why = *err_last();
+    if (is_lost(r, &why)) return err_restore(&why);
     bool back = false;
     if (r->x.cfg->checkpoint.compare) TRY(compare_ranks(r, &back));
     if (back) return ERR_OK;

@@ -29,6 +29,10 @@ some_rows() {
     cat <<'DEALS'
 3.1 3 parallel.zero=1 reduce.bucket_mb=0.001 'parallel.deal=1 2 1'
 DEALS
+    [ -z "${cold:-}" ] || cat <<'DEALS'
+cold 1 model.demand_mb=0.001
+4-cold 4 model.demand_mb=0.0008 parallel.zero=3
+DEALS
 }
 
 every_rows() {
@@ -42,12 +46,18 @@ idle 3 'parallel.deal=1 0 3'
 as-dealt 3 parallel.zero=1
 turns 3 parallel.zero=2 'parallel.deal=3 1 0'
 DEALS
+    [ -z "${cold:-}" ] || cat <<'DEALS'
+2-cold 2 model.demand_mb=0.004 parallel.zero=1
+idle-cold 3 model.demand_mb=0.002 'parallel.deal=1 0 3'
+turns-cold 3 model.demand_mb=0.01 parallel.zero=2 'parallel.deal=3 1 0'
+DEALS
 }
 
 # figures RUN: what its evaluations say.
 figures() { sed -n 's/^{"t":"eval",\("step".*\),"ms":.*/\1/p' "runs/$1/log.jsonl"; }
 
-# any_layout SETTING...: hashes and evaluations of a run on one rank and on several. rows=_rows: with rows on demand.
+# any_layout SETTING...: hashes and evaluations of a run on one rank and on several. rows=_rows: with rows on demand;
+# cold=yes: of which most are in files.
 any_layout() {
     trained one "$@"
     figures one >one.figures

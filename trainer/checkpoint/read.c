@@ -289,7 +289,7 @@ static err_t read_group(source *x, const manifest_tensor *from, const ckpt_tenso
 static err_t read_rows(source *x, const ckpt_state *s) {
     const row_options *o = s->rows ? row_table_about(s->rows) : NULL;
     int first = o ? o->first : 0, end = o ? o->first + o->buckets : ROW_BUCKETS;
-    if (s->rows) row_table_clear(s->rows);
+    if (s->rows) TRY(row_table_clear(s->rows));
     for (const manifest_rows_part *p = x->m->rows.part; p < x->m->rows.part + x->m->rows.parts; p++) {
         const st_file *f;
         if (p->first >= end || first >= p->first + p->buckets) continue;

@@ -75,10 +75,10 @@ void rows_hash(const uint8_t masters[CKPT_DIGEST], const uint8_t values[CKPT_DIG
 }
 
 // A walk over buckets that follow each other begins once.
-static void digest_changed(row_table *t, row_digests *x) {
+static err_t digest_changed(row_table *t, row_digests *x) {
     const row_options *o = row_table_about(t);
     bool *changed = row_table_changed(t), more = false;
-    row_walk w;
+    row_walk w = {.rc = ERR_OK};
     for (int b = o->first, at = -1; b < o->first + o->buckets; b++) {
         bucket_digest d;
         if (!changed[b]) continue;
@@ -89,9 +89,11 @@ static void digest_changed(row_table *t, row_digests *x) {
         begin_bucket(&d);
         for (; more && row_bucket(w.key) == b; more = row_table_next(t, &w))
             put_row(&d, w.key, w.row, *w.sum, o->width);
+        if (w.rc != ERR_OK) return w.rc;
         end_bucket(&d, x->of[b]);
         changed[b] = false, at = b + 1;
     }
+    return ERR_OK;
 }
 
 static err_t gather_digests(const ckpt_state *s) {
@@ -102,7 +104,7 @@ static err_t gather_digests(const ckpt_state *s) {
 }
 
 err_t ckpt_rows_digest(const ckpt_state *s) {
-    digest_changed(s->rows, s->row_digests);
+    TRY(ckpt_agree(s, digest_changed(s->rows, s->row_digests)));
     return gather_digests(s);
 }
 
@@ -151,16 +153,18 @@ static err_t put_tensor(st_writer *w, const ckpt_state *s, int which, char *piec
     row_walk at;
     size_t n = 0;
     row_table_begin(s->rows, o->first, &at);
+    at.keys_only = which < 2;
     while (row_table_next(s->rows, &at)) {
         const uint64_t id = row_id(at.key);
         const uint32_t table = (uint32_t)at.key.table;
-        const void *from[ROW_TENSORS] = {&id, &table, at.row, at.sum};
+        const void *from[ROW_TENSORS] = {&id, &table, at.row, at.sum};  // of the first two no row is read
         memcpy(piece + n++ * each[which], from[which], each[which]);
         if (n < PIECE) continue;
         TRY(st_put(w, piece, n * each[which]));
         ckpt_beat(&s->pulse);
         n = 0;
     }
+    TRY(at.rc);
     return n ? st_put(w, piece, n * each[which]) : ERR_OK;
 }
 

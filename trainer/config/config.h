@@ -98,6 +98,7 @@ typedef struct config {
         model_options of;             // the keys of that architecture, what it leaves open filled in
         char init_from[CONFIG_TEXT];  // "": random weights
         bool init_resize, init_missing;
+        double demand_mb;  // of rows on demand in memory; 0: all of them
     } model;
     struct {
         int64_t rank;  // 0: no adapters

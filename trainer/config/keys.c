@@ -75,6 +75,7 @@ static const setting more_keys[] = {
          "start from weights: a run, a checkpoint, a safetensors file, a directory of Hugging Face, a .bin of llm.c; empty = random"),
     BOOL(model, init_missing, LAYOUT, "no", "ignore_mismatched_sizes", "parameters that init_from lacks, such as those of a new classifier, start as in a new model"),
     BOOL(model, init_resize, LAYOUT, "no", "", "take as many rows of the embeddings of init_from as there are; rows that it lacks start as random ones"),
+    REAL(model, demand_mb, LAYOUT, "0", 0, 1e9, "spill_mb cache_mb", "demand: megabytes of rows in a rank's memory, the others are in a file in offload_dir; 0 = all rows are in memory"),
 
     INT(lora, rank, BITS, "0", 0, 4096, "lora_r lora_rank",
         "train adapters of this rank beside frozen weights, those of init_from; 0 = train all weights"),
@@ -201,7 +202,7 @@ static const setting more_keys[] = {
          "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
     WORD(parallel, offload, LAYOUT, "none", OFFLOAD_WORDS(WORD_TEXT) + 1, "cpu_offload offload_optimizer",
          "where masters and optimizer state are kept and updated: host = in host memory, nvme = in files of offload_dir"),
-    TEXT(parallel, offload_dir, LOCAL, "", 0, "nvme_path nvme_dir", "directory of a local disk for offload = nvme; empty = the run's"),
+    TEXT(parallel, offload_dir, LOCAL, "", 0, "nvme_path nvme_dir", "directory of a local disk for offload = nvme and demand_mb; empty = the run's"),
 
     WORD(reduce, order, BITS, "fixed", ORDER_WORDS(WORD_TEXT) + 1, "",
          "fixed: the same bits for every number of ranks; any: the transport's own sums"),

@@ -104,6 +104,7 @@ typedef struct board_news {
     int64_t began_step;   // after which this process began
     int64_t skipped;      // steps that were skipped since this process began
     int64_t rows;         // on demand, that there are; 0: none
+    int64_t cold_rows;    // of them, in files alone
 #define BOARD_MEMBER(name, curve, board, member, ...) IF_##board(double member;)
     STEP_FIELDS(BOARD_MEMBER)
 #undef BOARD_MEMBER

@@ -62,6 +62,7 @@ static err_t take_step(void *self, const record *all) {
     const step_record *r = &all->step;
     board_news *n = &b->news;
     n->step = r->step, n->units = r->units, n->skipped += r->skipped, n->rows = r->rows;
+    n->cold_rows = r->cold_rows;
 #define COPY(name, curve, board, member, key, as, nth, tag, value, ...) IF_##board(n->member = (value);)
     STEP_FIELDS(COPY)
 #undef COPY

@@ -86,6 +86,7 @@ static err_t take_step(void *self, const record *all) {
     for (step_field f = 0; f < STEP_COUNT; f++)
         if (step_has(r, f)) put_field(&j, &step_about[f], l->unit, step_value(r, f));
     if (r->rows > 0) text_whole(&j, "rows", r->rows);
+    if (r->cold_rows > 0) text_whole(&j, "cold_rows", r->cold_rows);
     if (r->why) json_put_text(&j, "why", r->why);
     if (r->hash) json_put_text(&j, "hash", r->hash);
     return append(l, &j);

@@ -17,7 +17,8 @@ typedef struct step_record {
     int64_t step, units;  // units: tokens, or whatever is counted, since the run began
     bool logged;          // [log] every says so, or it is the last step, or has a hash, or was skipped
     double loss, grad_norm, lr, ms, units_per_s, data_wait_ms, comm_wait_ms, loss_scale;
-    int64_t rows;  // on demand, that there are; 0: none
+    int64_t rows;       // on demand, that there are; 0: none
+    int64_t cold_rows;  // of those before the step, how many were in files alone
     bool skipped;
     const char *why;   // it was skipped; NULL: it was not
     const char *hash;  // NULL: not computed

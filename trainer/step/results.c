@@ -53,9 +53,9 @@ err_t results_open(results *x, const config *c, const model *net, const result_o
     x->reports = (tensor){NULL, FP64, 2, {o->world, REPORT_ITEMS, 1, 1}};
     if (weighs) x->sample_counts = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
     TRY(open_rows(x, o, net->params, chunks));
-    if (o->buckets) x->row_counts = (tensor){NULL, FP64, 1, {2, 1, 1, 1}};
+    if (o->buckets) x->row_counts = (tensor){NULL, FP64, 1, {ROW_COUNTS, 1, 1, 1}};
     int64_t told =
-        G + o->world * REPORT_ITEMS + (weighs ? G : 0) + (o->buckets ? 2 : 0);  // numbers that the host reads
+        G + o->world * REPORT_ITEMS + (weighs ? G : 0) + (o->buckets ? ROW_COUNTS : 0);  // numbers that the host reads
     TRY(arena_1d(o->memory, &x->shared, FP64, all + (o->rows ? chunks : 0) + told));
     TRY(arena_1d(o->memory, &x->micro_loss, FP64, B));
     if (weighs) TRY(arena_1d(o->memory, &x->micro_counts, FP64, B));
@@ -94,13 +94,20 @@ void results_close(results *x) {
     *x = (results){0};
 }
 
-int64_t results_row_count(const results *x, const result_slot *of, bool applied) {
-    if (!x->row_counts.dims) return 0;
+static const double *row_counts(const results *x, const result_slot *of) {
+    static const double none[ROW_COUNTS] = {0};
+    if (!x->row_counts.dims) return none;
     int64_t before = x->sample_loss.size[0] + tensor_count(&x->reports);
     if (x->sample_counts.dims) before += tensor_count(&x->sample_counts);
-    const double *counts = (const double *)of->loss.data + before;
+    return (const double *)of->loss.data + before;
+}
+
+int64_t results_row_count(const results *x, const result_slot *of, bool applied) {
+    const double *counts = row_counts(x, of);
     return (int64_t)(counts[0] + (applied ? counts[1] : 0));
 }
+
+int64_t results_cold_rows(const results *x, const result_slot *of) { return (int64_t)row_counts(x, of)[2]; }
 
 double results_loss(const results *x, const result_slot *of, int64_t losses) {
     int64_t G = x->sample_loss.size[0];

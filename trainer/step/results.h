@@ -19,6 +19,8 @@ typedef struct result_slot {
     int64_t step;
 } result_slot;
 
+enum { ROW_COUNTS = 3 };
+
 typedef struct results {
     tensor shared;  // FP64: those below, one after the other
     // (chunks) sum of squares of each chunk of the gradient, rows in order; then of each bucket of rows on demand
@@ -27,8 +29,9 @@ typedef struct results {
     tensor sample_loss;    // (G) mean loss of each sample of the step
     tensor reports;        // (world, REPORT_ITEMS)
     tensor sample_counts;  // (G) how many losses of each sample count. No size: all do
-    tensor
-        row_counts;  // (2) rows on demand before the step, and new ones, all ranks' together. No size: there are none
+    // (ROW_COUNTS) of rows on demand, all ranks' together: before the step; new ones; of those before, in files alone.
+    // No size: there are none
+    tensor row_counts;
     tensor micro_loss;    // (B) FP64: losses of the micro-batch's samples
     tensor micro_counts;  // (B) FP64: how many of each one's losses count. No size: all do
     int32_t *sums_at;     // [rows+1] first chunk of each row
@@ -66,8 +69,9 @@ static inline result_slot *results_of(results *x, int64_t step) { return &x->slo
 static inline const double *results_report(const results *x, const result_slot *of, int k) {
     return (const double *)of->loss.data + x->sample_loss.size[0] + k * REPORT_ITEMS;
 }
-// How many rows on demand there are after a step; 0: none.
+// How many rows on demand there are after a step; and how many before it were in files alone. 0: none.
 int64_t results_row_count(const results *x, const result_slot *of, bool applied);
+int64_t results_cold_rows(const results *x, const result_slot *of);
 // losses: of a sample.
 double results_loss(const results *x, const result_slot *of, int64_t losses);
 

@@ -174,8 +174,8 @@ static err_t ask_owners(step_rows *x, stream *s) {
     for (int r = 0; r < world; r++) {
         float *to =
             r == c->rank ? (float *)x->values.data + cut[r] * width(x) : (float *)x->answer.data + ask[r] * width(x);
-        row_table_look(table(x), r == c->rank ? key + cut[r] : (row_key *)x->asked.data + ask[r],
-                       r == c->rank ? n[r] : ask[r + 1] - ask[r], to);
+        TRY(row_table_look(table(x), r == c->rank ? key + cut[r] : (row_key *)x->asked.data + ask[r],
+                           r == c->rank ? n[r] : ask[r + 1] - ask[r], to));
     }
     return exchange(x, x->answer.data, ask, x->values.data, cut, (size_t)width(x) * sizeof(float), s);
 }
@@ -187,8 +187,7 @@ err_t step_rows_fetch(step_rows *x, const tensor *ids, int64_t B, stream *s) {
                              x->scratch.data, x->more.data)
                 : 0;
     if (x->ranks->world > 1) return ask_owners(x, s);
-    row_table_look(table(x), x->key.data, x->keys, x->values.data);
-    return ERR_OK;
+    return row_table_look(table(x), x->key.data, x->keys, x->values.data);
 }
 
 // --- gradients -------------------------------------------------------------------------------------------------------
@@ -297,10 +296,12 @@ void step_rows_count(const step_rows *x, const tensor *counts) {
     double *to = counts->data;
     to[0] = (double)row_table_rows(table(x));
     to[1] = (double)row_table_missing(table(x), sum.key, sum.n);
+    to[2] = (double)row_table_cold(table(x));
 }
 
 err_t step_rows_update(step_rows *x, const step_state *decided) {
-    if (!x->of || !decided->apply) return ERR_OK;
+    if (!x->of) return ERR_OK;
     row_list sum = sum_of(x);
-    return row_table_update(table(x), &sum, &(row_rules){decided->grad_factor, decided->lr, ROW_EPS});
+    if (decided->apply) TRY(row_table_update(table(x), &sum, &(row_rules){decided->grad_factor, decided->lr, ROW_EPS}));
+    return row_table_cool(table(x));
 }

@@ -83,7 +83,8 @@ err_t step_rows_send(step_rows *x, stream *s);
 // The last ROW_BUCKETS of these sums (=). Nothing where there are no rows on demand, here and below.
 void step_rows_squares(const step_rows *x, const tensor *sums);
 
-// counts (2) FP64 (=) the rows that this rank has, and how many the update will make.
+// counts (ROW_COUNTS) FP64 (=) the rows that this rank has, how many the update will make, and how many of those that
+// it has are in its file alone.
 void step_rows_count(const step_rows *x, const tensor *counts);
 
 // Once the step is decided.

@@ -463,7 +463,11 @@ static err_t open_rows_on_demand(train_state *t) {
                                                    .seed = t->o.seed,
                                                    .bound = of->bound,
                                                    .first = first,
-                                                   .buckets = row_first_bucket(rank + 1, t->all->world) - first});
+                                                   .buckets = row_first_bucket(rank + 1, t->all->world) - first,
+                                                   .memory = t->o.rows_memory,
+                                                   .dir = t->o.spilled.dir,
+                                                   .number = rank,
+                                                   .faults = t->o.spilled.faults});
 }
 
 err_t state_commit(train_state *t) {

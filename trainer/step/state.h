@@ -70,7 +70,8 @@ typedef struct state_options {
     bool once;        // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;              // offload: of the host's update
-    spilled_options spilled;  // offload = nvme
+    spilled_options spilled;  // offload = nvme, and rows on demand that are in a file
+    int64_t rows_memory;      // bytes of rows on demand in memory; 0: all of them
     // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the
     // last share a tensor, the link between them. NULL: no pipeline.
     const int *chunk;

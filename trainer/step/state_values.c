@@ -402,7 +402,7 @@ static err_t read_pieces(train_state *t, const weights_map *map, uint64_t seed) 
 
 err_t state_init(train_state *t, uint64_t seed) {
     TRY(read_pieces(t, NULL, seed));
-    if (t->rows) row_table_clear(t->rows);
+    if (t->rows) TRY(row_table_clear(t->rows));
     return state_begin(t);
 }
 

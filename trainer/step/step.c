@@ -366,6 +366,7 @@ static void collect(const step_runner *r, const result_slot *from, step_result *
                          .lr = schedule_lr(r->cfg, from->step),
                          .loss_scale = s->loss_scale,
                          .rows = results_row_count(&r->results, from, s->apply),
+                         .cold_rows = results_cold_rows(&r->results, from),
                          .norm_mean = s->norm_mean,
                          .applied = s->apply,
                          .updates = s->updates,

@@ -18,9 +18,10 @@ typedef struct step_result {
     double loss;       // mean over the step's samples, added in order of sample
     double grad_norm;  // before clipping
     double lr, loss_scale;
-    int64_t rows;      // on demand, that there are; 0: none
-    double norm_mean;  // of the norms of the steps before (gpu/ops.h); 0: there is none
-    bool applied;      // false: skipped, as the gradient was not finite, or an outlier
+    int64_t rows;       // on demand, that there are; 0: none
+    int64_t cold_rows;  // of those before the step, how many were in files alone
+    double norm_mean;   // of the norms of the steps before (gpu/ops.h); 0: there is none
+    bool applied;       // false: skipped, as the gradient was not finite, or an outlier
     int64_t updates, good_steps, skipped;
     step_wish wish;  // the strongest one of any rank: all follow it after the last step that is queued
     bool written;    // every rank's checkpoint that was begun had ended before this step was queued

@@ -128,6 +128,8 @@ static void put_values(text *w, const board_news *n) {
     for (int i = 0; i < STEP_COUNT; i++)
         if (step_metric[i] != STEP_RATE) put_field(w, n, step_metric[i]);
     if (n->step > 0 && n->rows > 0) gauge(w, "rows", "Rows of tables that were made on demand.", (double)n->rows);
+    if (n->step > 0 && n->cold_rows > 0)
+        gauge(w, "cold_rows", "Of these, rows that are in files alone.", (double)n->cold_rows);
     if (n->eval_step > 0) {
         gauge(w, "eval_loss", "Validation loss of the last evaluation.", n->eval_loss);
         gauge(w, "eval_step", "Step of the last evaluation.", (double)n->eval_step);

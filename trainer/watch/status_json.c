@@ -78,6 +78,7 @@ static void put_steps(text *t, const watch_state *s) {
     text_real(t, "mfu", known(s, n->mfu), 4);
     text_whole(t, "skipped", s->has_news ? n->skipped : -1);
     if (s->has_news && n->rows > 0) text_whole(t, "rows", n->rows);
+    if (s->has_news && n->cold_rows > 0) text_whole(t, "cold_rows", n->cold_rows);
     if (s->has_news && !isnan(n->stale)) {
         text_real(t, "stale", n->stale, 4);
         text_real(t, "late", n->late, 9);
