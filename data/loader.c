@@ -327,6 +327,14 @@ err_t loader_next(loader *l, batch *out) {
     return rc;
 }
 
+bool loader_peek(loader *l, batch *out) {
+    pthread_mutex_lock(&l->lock);
+    bool here = l->taken < l->produced;
+    pthread_mutex_unlock(&l->lock);
+    if (here) *out = batch_at(l, l->taken);
+    return here;
+}
+
 loader_stats loader_about(loader *l) {
     source_info from = source_about(l->from);
     pthread_mutex_lock(&l->lock);

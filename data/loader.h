@@ -62,6 +62,10 @@ err_t loader_ask(loader *l, int64_t step, int64_t lane);
 // call. Returns the error of a read whose retries all failed, with file and offset. ERR_DATA past last_step.
 err_t loader_next(loader *l, batch *out);
 
+// Is the micro-batch that loader_next returns next here already? Then *out is it, as it will be: its memory stays until
+// it is taken and the one after it is asked for. Never waits. On the thread that takes.
+bool loader_peek(loader *l, batch *out);
+
 // Any thread. Takes the loader's lock for an instant, as loader_next does.
 loader_stats loader_about(loader *l);
 void loader_close(loader *l);

@@ -2,6 +2,7 @@
 // of all others it is asked that they are complete, that no buffer is used before it is ready, and that all ranks
 // communicate in the same order.
 #include "trainer/step/action.h"
+#include "trainer/step/simulate.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +38,7 @@ static action_layout layout_of(int world, int64_t lanes, int64_t micros, int sta
 // A pipeline of one stage, with the micro-batches of this rank's lanes. Freed with stages_close.
 static stages stage_of(const action_layout *l, int rank) {
     static block each[8];
-    model net = {.blocks = l->blocks, .block = each};
+    model net = {.blocks = l->blocks, .block = each, .table.width = l->rows};
     int64_t lanes =
         l->turns ? lane_turns(l->lanes, l->world, true) : lane_deal_of(l->lanes, l->world, rank, false).count;
     stages x;
@@ -455,42 +456,113 @@ static action_layout with_rows(action_layout l) {
 
 static void rows_are_fetched_before_and_kept_after(void **state) {
     (void)state;
-    expect_list(with_rows(layout_of(1, 2, 2, 0, true, false)), 0,
-                "load 0.0; fetch; forward 0-2; backward 2-0; means; keep 0.0; losses; "
-                "load 0.1; fetch; forward 0-2; backward 2-0; means; keep 0.1; losses; "
-                "load 1.0; fetch; forward 0-2; backward 2-0; means; keep 1.0; losses; "
-                "load 1.1; fetch; forward 0-2; backward 2-0; means; keep 1.1; add 0 += 1; losses; "
-                "settle; rows; squares; share; update; spread");
-    // of 3 ranks the last has two lanes: the others fetch once more, before they have anything to reduce
+    action_layout l = with_rows(layout_of(1, 2, 2, 0, true, false));
     expect_list(
-        with_rows(layout_of(3, 4, 1, 0, true, false)), 0,
-        "fetch; load 0.0; fetch; forward 0-2; backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; "
-        "reduce bucket 1 turn 0; means; keep 0.0; losses; settle; rows; squares; share; update; spread");
+        l, 0,
+        "load 0.0; fetch 0.0; have 0.0; load 0.1; fetch 0.1; forward 0-2; backward 2-0; means; keep 0.0; losses; "
+        "have 0.1; load 1.0; fetch 1.0; forward 0-2; backward 2-0; means; keep 0.1; losses; "
+        "have 1.0; load 1.1; fetch 1.1; forward 0-2; backward 2-0; means; keep 1.0; losses; "
+        "have 1.1; forward 0-2; backward 2-0; means; keep 1.1; add 0 += 1; losses; "
+        "settle; rows; squares; share; update; spread");
+    // of 3 ranks the last has two lanes: the others fetch once more, before they have anything to reduce; and all look
+    // ahead
+    l = with_rows(layout_of(3, 4, 1, 0, true, false));
+    l.cold = true;
+    expect_list(l, 0,
+                "fetch; load 0.0; fetch 0.0; have 0.0; ahead; forward 0-2; backward 2-2; backward 1-1; reduce bucket 0 "
+                "turn 0; backward 0-0; reduce bucket 1 turn 0; means; keep 0.0; losses; settle; rows; squares; share; "
+                "update; spread");
+    // a rank without a lane in the last turn
+    l = with_rows(layout_of(3, 4, 1, 3, true, false));
+    l.cold = true;
+    char text[4096] = "", one[ACTION_TEXT];
+    action_list a = list_of(&l, 2);
+    for (int i = 0; i < a.count; i++)
+        if (a.at[i].kind <= ACTION_LOAD || (a.at[i].kind >= ACTION_FETCH && a.at[i].kind <= ACTION_AHEAD))
+            strcat(strcat(text, action_text(&a.at[i], one)), "; ");
+    assert_string_equal(text, "load 2.0; fetch 2.0; have 2.0; fetch; ahead; ");
+    action_list_free(&a);
 }
 
-// What all ranks do together is in the same order on each.
+// What is in a set of rows, and in an input slot: the next micro-batch, those of the one that is computed, or nothing.
+typedef enum set_use { NOTHING, LOADED, FETCHED, USED } set_use;
+typedef struct set_holds {
+    set_use use;
+    int64_t lane, micro;
+} set_holds;
+
+// A set is filled by one micro-batch at a time, and is kept until its gradients are.
+static void follow_rows(const action_list *a) {
+    set_holds set[2] = {0};
+    int ahead = 0, now = -1;
+    for (int i = 0; i < a->count; i++) {
+        const action *x = &a->at[i];
+        assert_true(x->input_slot >= 0 && x->input_slot < 2);
+        set_holds *k = &set[x->input_slot];
+        bool same = k->lane == x->lane && k->micro == x->micro;
+        switch (x->kind) {
+        case ACTION_LOAD:
+            assert_true(k->use == NOTHING && !ahead);
+            *k = (set_holds){LOADED, x->lane, x->micro};
+            break;
+        case ACTION_FETCH:
+            assert_true(k->use == (x->fresh ? LOADED : NOTHING) && (!x->fresh || same) && !ahead);
+            if (x->fresh) k->use = FETCHED;
+            break;
+        case ACTION_HAVE:
+            assert_true(k->use == FETCHED && same && now < 0);
+            k->use = USED, now = x->input_slot;
+            break;
+        case ACTION_FORWARD:
+        case ACTION_BACKWARD: assert_int_equal(x->input_slot, now); break;
+        case ACTION_AHEAD:
+            assert_true(k->use == NOTHING);
+            ahead++;
+            break;
+        case ACTION_KEEP:
+            assert_true(k->use == USED && same && now == x->input_slot);
+            k->use = NOTHING, now = -1;
+            break;
+        case ACTION_ROWS: assert_true(set[0].use == NOTHING && set[1].use == NOTHING && ahead == 1); break;
+        default: break;
+        }
+    }
+}
+
+// What all ranks do together is in the same order on each, and none of them waits for ever.
 static void all_ranks_fetch_alike(void **state) {
     (void)state;
     for (int n = 0; n < 4 * 4 * 2 * 2; n++) {
         int world = 1 + n % 4, stage = n / 4 % 4;
+        action_layout l = with_rows(layout_of(world, 4, 1 + n / 16 % 2, stage, n / 32 == 0, false));
+        l.cold = true;
         char first[4096] = "", text[4096], one[ACTION_TEXT];
+        action_list a[4];
+        const action_list *lists[4];
+        stages x[4];
+        const stages *of[4];
+        simulation out;
         for (int r = 0; r < world; r++) {
-            action_layout l = with_rows(layout_of(world, 4, 1 + n / 16 % 2, stage, n / 32 == 0, false));
-            action_list a = list_of(&l, r);
+            a[r] = list_of(&l, r), lists[r] = &a[r];
+            x[r] = stage_of(&l, r), of[r] = &x[r];
             int keeps = 0;
             text[0] = 0;
-            for (int i = 0; i < a.count; i++) {
-                action_kind k = a.at[i].kind;
+            for (int i = 0; i < a[r].count; i++) {
+                action_kind k = a[r].at[i].kind;
                 keeps += k == ACTION_KEEP;
-                if (k == ACTION_FETCH || k == ACTION_REDUCE || k == ACTION_ROWS || k == ACTION_SHARE)
-                    strcat(strcat(text, action_text(&a.at[i], one)), "; ");
+                if (k == ACTION_FETCH || k == ACTION_AHEAD || k == ACTION_REDUCE || k == ACTION_ROWS ||
+                    k == ACTION_SHARE)
+                    strcat(strcat(text, k == ACTION_FETCH ? "fetch" : action_text(&a[r].at[i], one)), "; ");
             }
             lane_table t = {.lanes = 4, .world = world, .turns = l.turns};
             assert_int_equal(keeps, lane_table_count(&t, r) * l.micros);
             if (r == 0) strcpy(first, text);
             assert_string_equal(text, first);
-            action_list_free(&a);
+            follow_rows(&a[r]);
         }
+        assert_int_equal(simulate_run(&(simulate_lists){1, world, lists, of}, NULL, &out), ERR_OK);
+        simulation_free(&out);
+        for (int r = 0; r < world; r++) action_list_free(&a[r]), stages_close(&x[r]);
     }
 }
 

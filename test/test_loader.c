@@ -320,6 +320,30 @@ static void test_batch_stays(void **state) {
     }
 }
 
+// A look ahead takes nothing: the next batch is the one that was seen, in the same memory. Where there is room for one
+// batch alone nothing is seen while it is held, and nothing after the last.
+static void test_peek(void **state) {
+    place *p = *state;
+    for (int depth = 1; depth <= 3; depth++) {
+        loader_options o = options(4, 4, 1, depth);
+        o.last_step = 12;
+        loader *l = open_loader(p, &o);
+        batch b, seen;
+        for (int64_t step = 1; step <= o.last_step; step++) {
+            bool here = false;
+            for (int tries = 0; !here && tries < (depth > 1 || step == 1 ? 5000 : 3); tries++, pause_ms(1))
+                here = loader_peek(l, &seen);
+            assert_true(here == (depth > 1 || step == 1));
+            if (here) check_batch(&o, &seen, step, 0, 0);
+            assert_ok(loader_next(l, &b));
+            check_batch(&o, &b, step, 0, 0);
+            if (here) assert_ptr_equal(b.in[0], seen.in[0]);
+        }
+        assert_false(loader_peek(l, &seen));
+        close_loader(l, &o);
+    }
+}
+
 static void test_wrong_options(void **state) {
     place *p = *state;
     static char memory[1 << 16];
@@ -593,6 +617,7 @@ int main(void) {
         TEST(test_order),
         TEST(test_once_an_epoch),
         TEST(test_batch_stays),
+        TEST(test_peek),
         TEST(test_wrong_options),
         TEST(test_depth),
         TEST(test_fault),

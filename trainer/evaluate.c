@@ -202,7 +202,8 @@ static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B
     err_t rc = agree_on_samples(k, B ? load_samples(k, j, first, B) : ERR_OK);
     if (rc != ERR_OK && ((rc != ERR_DATA && rc != ERR_IO) || err_last()->shared)) return rc;  // no rank goes on
     err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
-    TRY(step_rows_fetch(&r->rows, &inputs_now(&r->inputs)[r->net->table.input], rc == ERR_OK ? B : 0, r->s));
+    r->rows.now = r->inputs.now;
+    TRY(step_rows_fetch(&r->rows, r->rows.now, rc == ERR_OK ? B : 0, r->s));
     if (B && rc == ERR_OK) return run_samples(k, j, B);
     TRY(executor_forward(r, NULL));
     return rc == ERR_OK ? ERR_OK : err_restore(&why);

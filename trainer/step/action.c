@@ -221,21 +221,40 @@ static int slot_before(const unit_table *t, const unit *u) {
     return t->unit[i].slot;
 }
 
-static void unit_forward(maker *m, int i, const lane_plan *k) {
+static void push_of(maker *m, action_kind kind, const unit *u, const lane_plan *k) {
+    action a = m->unit;
+    a.kind = kind, a.lane = k->lane, a.micro = u->micro % m->l->micros;
+    a.input_slot = m->l->pipe->input_slot[u->micro], a.fresh = kind == ACTION_FETCH && k->works;
+    push(m, a);
+}
+
+static void load_and_fetch(maker *m, const unit *u, const lane_plan *plan) {
+    const lane_plan *k = &plan[u->micro / m->l->micros];
+    if (k->works) push_of(m, ACTION_LOAD, u, k);
+    push_of(m, ACTION_FETCH, u, k);
+}
+
+// Rows on demand. The first micro-batch's are fetched and waited for; then, before a micro-batch is computed, those of
+// the next one begin to come, and after the last one the owners hear what the next step begins with.
+//
+//   load 0  fetch 0  have 0  load 1  fetch 1  forward, backward 0  keep 0  have 1  ahead  forward, backward 1  keep 1
+static void rows_of_unit(maker *m, int i, const lane_plan *plan) {
+    const unit_table *t = &m->l->pipe->table;
+    const unit *u = &t->unit[i];
+    if (u->micro == 0) load_and_fetch(m, u, plan);
+    if (m->works) push_of(m, ACTION_HAVE, u, &plan[u->micro / m->l->micros]);
+    while (++i < t->units && t->unit[i].kind != UNIT_FORWARD) {}
+    if (i < t->units) load_and_fetch(m, &t->unit[i], plan);
+    else if (m->l->cold) push(m, (action){.kind = ACTION_AHEAD, .input_slot = 1 - m->unit.input_slot});
+}
+
+static void unit_forward(maker *m, int i, const lane_plan *plan) {
     const stages *p = m->l->pipe;
     const unit *u = &p->table.unit[i];
     int first = first_block(m->l, u), last = last_block(m->l, u);
     m->spread = m->l->spreads && m->l->world > 1 && u->micro == 0;
-    if (u->stage == stages_of(p, 0) && m->works) {
-        action load = m->unit;
-        load.kind = ACTION_LOAD, load.lane = k->lane, load.micro = u->micro % m->l->micros;
-        push(m, load);
-    }
-    if (m->l->rows) {
-        action fetch = m->unit;
-        fetch.kind = ACTION_FETCH, fetch.fresh = m->works;
-        push(m, fetch);
-    }
+    if (m->l->rows) rows_of_unit(m, i, plan);
+    else if (u->stage == stages_of(p, 0) && m->works) push_of(m, ACTION_LOAD, u, &plan[u->micro / m->l->micros]);
     if (u->receive < 0 && u->stage > 0)
         push(m, (action){.kind = ACTION_COPY,
                          .first = first - 1,
@@ -268,11 +287,7 @@ static void unit_backward(maker *m, int i, const lane_plan *k) {
     m->unit.fresh = begins && !k->at.joins && !l->slots;
     backward(m, kinds[u->kind], first, last, block_after(m, i, first));
     if (losses) push(m, (action){.kind = ACTION_MEANS, .input_slot = m->unit.input_slot});
-    if (m->l->rows && m->works) {
-        action keep = m->unit;
-        keep.kind = ACTION_KEEP, keep.lane = k->lane, keep.micro = u->micro % l->micros;
-        push(m, keep);
-    }
+    if (m->l->rows && m->works) push_of(m, ACTION_KEEP, u, k);
     if (ends && u->kind != UNIT_INPUTS) end_lane(m, u->stage);
     if (losses) push(m, (action){.kind = ACTION_LOSSES, .input_slot = m->unit.input_slot});
 }
@@ -299,7 +314,7 @@ static void run_unit(maker *m, int i, const lane_plan *plan) {
     if (u->reuse >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->reuse});
     if (u->receive >= 0) push(m, (action){.kind = ACTION_AWAIT, .message = u->receive});
     begin_turn(m, u);
-    if (u->kind == UNIT_FORWARD) unit_forward(m, i, k);
+    if (u->kind == UNIT_FORWARD) unit_forward(m, i, plan);
     else unit_backward(m, i, k);
 }
 
@@ -324,8 +339,8 @@ static int64_t units_of(const action_layout *l, int rank) {
     return (count ? count : 1) * l->micros;
 }
 
-// Ranks with fewer micro-batches than others take part in as many FETCH. In ranges all ranks fetch before any of them
-// reduces, so it is before their first micro-batch.
+// Ranks with fewer micro-batches than others take part in as many FETCH. In ranges all ranks fetch, and look ahead,
+// before any of them reduces, so it is before their first micro-batch.
 static void fetch_for_others(maker *m, int rank) {
     if (!m->l->rows) return;
     int64_t most = 0, own = units_of(m->l, rank);
@@ -489,6 +504,8 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
                                         [ACTION_GATHER] = "gather",
                                         [ACTION_NEED] = "need",
                                         [ACTION_FETCH] = "fetch",
+                                        [ACTION_HAVE] = "have",
+                                        [ACTION_AHEAD] = "ahead",
                                         [ACTION_KEEP] = "keep",
                                         [ACTION_ROWS] = "rows",
                                         [ACTION_FORWARD] = "forward",
@@ -518,6 +535,10 @@ const char *action_text(const action *a, char dst[ACTION_TEXT]) {
     char *to = dst + n;
     size_t room = ACTION_TEXT - (size_t)n;
     switch (a->kind) {
+    case ACTION_FETCH:
+        if (a->fresh) snprintf(to, room, " %" PRId64 ".%" PRId64, a->lane, a->micro);
+        break;
+    case ACTION_HAVE:
     case ACTION_KEEP:
     case ACTION_LOAD: snprintf(to, room, " %" PRId64 ".%" PRId64, a->lane, a->micro); break;
     case ACTION_GATHER:

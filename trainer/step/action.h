@@ -2,8 +2,8 @@
 // and the rank. The executor runs the list (trainer/step/executor.c), `lockstep plan` adds up what it sends, and tests
 // read it, without a process or a model.
 //
-// All ranks' lists have the same collective actions (GATHER, FETCH, REDUCE, ROWS, SHARE, SPREAD) in the same order,
-// also where a rank has nothing to compute.
+// All ranks' lists have the same collective actions (GATHER, FETCH, AHEAD, REDUCE, ROWS, SHARE, SPREAD) in the same
+// order, also where a rank has nothing to compute.
 #ifndef TRAINER_STEP_ACTION_H
 #define TRAINER_STEP_ACTION_H
 
@@ -18,9 +18,12 @@ typedef enum action_kind {
     ACTION_ZERO,    // `bucket` becomes zero: this rank has no lane in the turn, and the sum takes all ranks' buffers
     ACTION_GATHER,  // the weights of block `first` begin to be gathered (ZeRO 3)
     ACTION_NEED,    // the weights of block `first` are here: gathered, or spread by the last update
-    // this rank gets the rows that the micro-batch names from their owners, and gives others theirs: a collective, also
-    // where it has no micro-batch
+    // this rank begins to get the rows that the micro-batch names from their owners, and gives others theirs: a
+    // collective, also where it has no micro-batch. It stands before the micro-batch that is computed meanwhile
     ACTION_FETCH,
+    ACTION_HAVE,  // they are here
+    // the owners of the rows that the next step's first micro-batch names begin to read those that are in files
+    ACTION_AHEAD,
     ACTION_FORWARD,   // blocks first .. last
     ACTION_TAKE,      // `bucket` takes its slot, zeroed
     ACTION_BACKWARD,  // blocks last .. first; their gradients go to `buffer`
@@ -63,7 +66,8 @@ typedef struct action {
     int slot;        // where its activations are
     int in, out;     // buffers of the gradients that come from the next stage, and go to the previous one; -1: none
     int message;     // in unit_table.message
-    // the first micro-batch of a buffer: its gradients overwrite what is there. Of FETCH: this rank has a micro-batch
+    // the first micro-batch of a buffer: its gradients overwrite what is there. Of FETCH: this rank has a micro-batch.
+    // FETCH, HAVE, AHEAD and KEEP have the rows of the micro-batch, one of two sets, in input_slot
     bool fresh;
     bool leaves;  // the last action that reads the inputs: others may overwrite them
     // This action and those after it, `covers` in all, only queue work on the compute stream, the same in every step:
@@ -97,7 +101,7 @@ typedef struct action_layout {
     const action_bucket *bucket;  // in the order in which backward finishes them, chunk by chunk
     bool tied;                    // this rank's stage and another one share a tensor
     bool islands;                 // there are several
-    bool rows;                    // the model has rows on demand
+    bool rows, cold;              // the model has rows on demand; some may be in files
     bool masters;                 // the optimizer reads norms of weights
     bool unrecorded;              // recordings are not marked: for a list that is only read
     const stages *pipe;           // what of the model is here, and in which order this rank's units run

@@ -44,6 +44,7 @@ action_layout executor_layout(const step_runner *r) {
                            .tied = r->pipelined && t->o.tie,
                            .islands = t->o.islands != NULL,
                            .rows = r->net->table.width > 0,
+                           .cold = t->o.rows_memory > 0,
                            .masters = state_has_rows(t),
                            .pipe = r->stages};
 }
@@ -94,16 +95,26 @@ static err_t load(run *x, const action *a) {
 
 // --- blocks ----------------------------------------------------------------------------------------------------------
 
-// The micro-batch's rows on demand; n 0: this rank has none, and gives others theirs. Other communication is through
-// first: it has the same connections.
-static err_t fetch(run *x, const action *a) {
-    step_runner *r = x->r;
+// The micro-batch's rows on demand begin to come; a rank without one gives others theirs.
+static err_t fetch(step_runner *r, const action *a) {
     bool works = a->fresh && inputs_at(&r->inputs, a->input_slot)->works;
-    const tensor *in = inputs_at(&r->inputs, a->input_slot)->in;
-    board_waiting(r->board, WAIT_RANKS, "fetch rows", -1, x->step);
-    TRY(parallel_join(&r->together));
-    r->ranks->phase = (comm_phase){"fetch rows", x->step, 0};
-    return step_rows_fetch(&r->rows, &in[r->net->table.input], works ? r->cfg->resolved.micro : 0, r->s);
+    return parallel_fetch(&r->together, a->input_slot, works ? r->cfg->resolved.micro : 0);
+}
+
+static err_t have(run *x, const action *a) {
+    TRY(parallel_have(&x->r->together, a->input_slot));
+    x->r->rows.now = a->input_slot;
+    x->began = clock_now();
+    return ERR_OK;
+}
+
+// What is not loaded yet is not waited for: its rows are read when they are fetched.
+static err_t look_ahead(const run *x, const action *a) {
+    step_runner *r = x->r;
+    batch next;
+    bool here = loader_peek(x->data, &next);
+    r->rows.next = here ? next.in[r->net->table.input] : NULL;
+    return parallel_ahead(&r->together, a->input_slot, here ? r->cfg->resolved.micro : 0);
 }
 
 static err_t send_rows(run *x) {
@@ -311,7 +322,9 @@ static err_t run_action(run *x, const action *a) {
     case ACTION_ZERO: return parallel_zero(p, a->bucket);
     case ACTION_GATHER: return parallel_gather(p, a->first);
     case ACTION_NEED: return parallel_need(p, a->first);
-    case ACTION_FETCH: return fetch(x, a);
+    case ACTION_FETCH: return fetch(r, a);
+    case ACTION_HAVE: return have(x, a);
+    case ACTION_AHEAD: return look_ahead(x, a);
     case ACTION_KEEP: step_rows_keep(&r->rows, a->lane, a->micro, r->state->o.micros); return ERR_OK;
     case ACTION_ROWS: return send_rows(x);
     case ACTION_TAKE: return parallel_take(p, a->bucket);

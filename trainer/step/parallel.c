@@ -3,6 +3,7 @@
 #include "trainer/step/parallel.h"
 
 #include "base/clock.h"
+#include "trainer/step/rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,32 @@ err_t parallel_queue(parallel *x, const char *phase, parallel_body body, int wha
 err_t parallel_gather(parallel *x, int block) { return x->weights->gather(x, block); }
 err_t parallel_need(parallel *x, int block) { return x->weights->need(x, block); }
 err_t parallel_spread(parallel *x) { return x->weights->spread(x); }
+
+// The rows' ranks are all of the run, by the same connections.
+static stream *of_rows(parallel *x, stream *inner) {
+    x->rows->ranks->phase = x->ranks->phase;
+    return inner;
+}
+
+static err_t fetch_rows(parallel *x, int set, int64_t B, stream *inner) {
+    return step_rows_fetch(x->rows, set, B, of_rows(x, inner));
+}
+
+static err_t look_ahead(parallel *x, int set, int64_t B, stream *inner) {
+    return step_rows_ahead(x->rows, set, B, of_rows(x, inner));
+}
+
+err_t parallel_fetch(parallel *x, int set, int64_t B) {
+    TRY(parallel_follow(x));
+    return parallel_queue(x, "fetch rows", fetch_rows, set, B, x->fetched[set]);
+}
+
+err_t parallel_have(parallel *x, int set) { return parallel_wait_shown(x, x->fetched[set], "wait for rows", -1); }
+
+err_t parallel_ahead(parallel *x, int set, int64_t B) {
+    TRY(parallel_follow(x));
+    return parallel_queue(x, "look for rows ahead", look_ahead, set, B, x->fetched[set]);
+}
 
 // Waits until the bucket that had the slot before has left it.
 err_t parallel_take(parallel *x, int k) {
@@ -138,8 +165,8 @@ static err_t open_events(event **e, int n, device *dev) {
     return ERR_OK;
 }
 
-// One rank alone has work beside only where it codes its lanes.
-static bool has_side(const train_state *t) { return t->ranks->world > 1 || state_codes(t); }
+// One rank alone has work beside only where it codes its lanes, or finds rows.
+static bool has_side(const train_state *t) { return t->ranks->world > 1 || state_codes(t) || t->net->table.width; }
 
 // The most spans that a step can have. It waits before each block (stage 3) or for each segment that was spread. It
 // waits for each bucket of each turn: before the bucket's slot is used again, and at the end. Forward and backward each
@@ -194,6 +221,7 @@ err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradient
     TRY(open_events(x->reduced, t->zero.buckets, t->dev));
     TRY(open_events(x->arrived, t->zero.segments, t->dev));
     TRY(open_events(x->gathered, 2, t->dev));
+    TRY(open_events(x->fetched, 2, t->dev));
     TRY(open_watch(x, spans));
     return has_side(t) ? stream_open_queue(t->dev, &x->side) : ERR_OK;
 }
@@ -210,6 +238,7 @@ void parallel_close(parallel *x) {
         close_events(x->reduced, x->state->zero.buckets);
         close_events(x->arrived, x->state->zero.segments);
         close_events(x->gathered, 2);
+        close_events(x->fetched, 2);
         close_events(&x->computed, 1);
         close_events(&x->joined, 1);
     }

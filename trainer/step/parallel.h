@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 typedef struct parallel parallel;
+struct step_rows;
 
 // Work on the side stream: `what` is a bucket, a block or a segment.
 typedef err_t (*parallel_body)(parallel *x, int what, int64_t turn, stream *inner);
@@ -38,14 +39,16 @@ struct parallel {
     const ops *ops;
     const gradient_policy *gradients;
     const weight_policy *weights;
-    stream *s, *side;       // compute, communication
-    event *computed;        // on s: the input of the next call on the side stream is ready
-    event *joined;          // on the side stream: everything queued before is done
-    event **reduced;        // one for each bucket, on the side stream
-    event **arrived;        // one for each segment: its new weights are here
-    bool *fresh;            // [segments] new weights are on their way
-    event *gathered[2];     // one for each of the two buffers of gathered weights
-    float **lanes, **kept;  // addresses of the lane buffers and of the kept partial sums
+    stream *s, *side;        // compute, communication
+    event *computed;         // on s: the input of the next call on the side stream is ready
+    event *joined;           // on the side stream: everything queued before is done
+    event **reduced;         // one for each bucket, on the side stream
+    event **arrived;         // one for each segment: its new weights are here
+    bool *fresh;             // [segments] new weights are on their way
+    event *gathered[2];      // one for each of the two buffers of gathered weights
+    struct step_rows *rows;  // on demand
+    event *fetched[2];       // one for each of its two sets
+    float **lanes, **kept;   // addresses of the lane buffers and of the kept partial sums
     int64_t step;
     // seconds that the host waited, by what for (WAIT, BEFORE, AFTER, JOIN), since parallel_times
     double wait_s[SPANS];
@@ -66,6 +69,9 @@ void parallel_close(parallel *x);
 // The actions. step: of which they are.
 err_t parallel_gather(parallel *x, int block);
 err_t parallel_need(parallel *x, int block);
+err_t parallel_fetch(parallel *x, int set, int64_t B);  // step_rows_fetch
+err_t parallel_have(parallel *x, int set);
+err_t parallel_ahead(parallel *x, int set, int64_t B);  // step_rows_ahead
 err_t parallel_take(parallel *x, int bucket);
 err_t parallel_zero(parallel *x, int bucket);
 err_t parallel_add(parallel *x, int bucket, int into, int from);  // bucket -1: whole buffers

@@ -106,11 +106,13 @@ err_t step_rows_open(step_rows *x, const train_state *t, comm *ranks, int64_t mi
     *x = (step_rows){.of = of, .table = &t->rows, .ranks = ranks, .most = micro * of->tables};
     // lanes that are coded, several of them in a turn, are refused with such rows
     x->lanes = (lane_table){.lanes = t->o.lanes, .world = t->ranks->world, .turns = t->turns, .count = t->o.deal};
-    TRY(declare_keys(a, &x->key, x->most));
+    for (rows_set *k = x->set; k < x->set + 2; k++) {
+        TRY(declare_keys(a, &k->key, x->most));
+        TRY(arena_2d(a, &k->fetched.index, INT32, micro, of->tables));
+        TRY(arena_2d(a, &k->values, FP32, x->most, of->width));
+    }
     TRY(declare_keys(a, &x->more, x->most));
     TRY(arena_1d(a, &x->scratch, INT32, row_unique_room(x->most)));
-    TRY(arena_2d(a, &x->fetched.index, INT32, micro, of->tables));
-    TRY(arena_2d(a, &x->values, FP32, x->most, of->width));
     if (ranks->world > 1) {
         TRY(declare_keys(a, &x->asked, ranks->world * x->most));
         TRY(arena_2d(a, &x->answer, FP32, ranks->world * x->most, of->width));
@@ -126,9 +128,10 @@ void step_rows_close(step_rows *x) {
 
 pass_rows *step_rows_of(step_rows *x) {
     if (!x->of) return NULL;
-    x->fetched.values = x->values, x->fetched.gradient = x->gradient;
-    if (x->keys) x->fetched.values.size[0] = x->fetched.gradient.size[0] = x->keys;
-    return &x->fetched;
+    rows_set *k = &x->set[x->now];
+    k->fetched.values = k->values, k->fetched.gradient = x->gradient;
+    if (k->keys) k->fetched.values.size[0] = k->fetched.gradient.size[0] = k->keys;
+    return &k->fetched;
 }
 
 // --- rows of a micro-batch -------------------------------------------------------------------------------------------
@@ -161,33 +164,62 @@ static void begins(int64_t *count, int world, int rank) {
     }
 }
 
-static err_t ask_owners(step_rows *x, stream *s) {
+// What each owner is asked for: cut [world + 1] (=) where its share of the set's keys begins; ask [world + 1] (=) where
+// the keys begin that each rank asks this one for, in x->asked.
+static err_t ask_owners(step_rows *x, const rows_set *k, int64_t *cut, int64_t *ask, stream *s) {
     comm *c = x->ranks;
     const int world = c->world;
-    const row_key *key = x->key.data;
-    int64_t cut[world + 1], ask[world + 1], one[world + 1], n[world + 1];
-    for (int r = 0; r <= world; r++) cut[r] = row_lower(key, x->keys, row_first_bucket(r, world)), one[r] = r;
+    int64_t one[world + 1], n[world + 1];
+    assert(world > 1);
+    for (int r = 0; r <= world; r++) cut[r] = row_lower(k->key.data, k->keys, row_first_bucket(r, world)), one[r] = r;
     for (int r = 0; r < world; r++) n[r] = cut[r + 1] - cut[r];
     TRY(exchange(x, n, one, ask, one, sizeof *n, s));
     begins(ask, world, c->rank);
-    TRY(exchange(x, x->key.data, cut, x->asked.data, ask, sizeof *key, s));
-    for (int r = 0; r < world; r++) {
-        float *to =
-            r == c->rank ? (float *)x->values.data + cut[r] * width(x) : (float *)x->answer.data + ask[r] * width(x);
-        TRY(row_table_look(table(x), r == c->rank ? key + cut[r] : (row_key *)x->asked.data + ask[r],
-                           r == c->rank ? n[r] : ask[r + 1] - ask[r], to));
-    }
-    return exchange(x, x->answer.data, ask, x->values.data, cut, (size_t)width(x) * sizeof(float), s);
+    return exchange(x, k->key.data, cut, x->asked.data, ask, sizeof(row_key), s);
 }
 
-err_t step_rows_fetch(step_rows *x, const tensor *ids, int64_t B, stream *s) {
-    if (!x->of) return ERR_OK;
-    TRY(stream_wait(s));
-    x->keys = B ? row_unique(ids->data, B * x->of->tables, x->of->tables, x->key.data, x->fetched.index.data,
-                             x->scratch.data, x->more.data)
+static err_t answer(step_rows *x, const rows_set *k, const int64_t *cut, const int64_t *ask) {
+    float *values = k->values.data, *answer = x->answer.data;
+    const row_key *key = k->key.data, *asked = x->asked.data;
+    for (int r = 0; r < x->ranks->world; r++) {
+        if (r == x->ranks->rank)
+            TRY(row_table_look(table(x), key + cut[r], cut[r + 1] - cut[r], values + cut[r] * width(x)));
+        else TRY(row_table_look(table(x), asked + ask[r], ask[r + 1] - ask[r], answer + ask[r] * width(x)));
+    }
+    return ERR_OK;
+}
+
+static void find_keys(step_rows *x, rows_set *k, const void *ids, int64_t B) {
+    k->keys = B ? row_unique(ids, B * x->of->tables, x->of->tables, k->key.data, k->fetched.index.data, x->scratch.data,
+                             x->more.data)
                 : 0;
-    if (x->ranks->world > 1) return ask_owners(x, s);
-    return row_table_look(table(x), x->key.data, x->keys, x->values.data);
+}
+
+err_t step_rows_fetch(step_rows *x, int set, int64_t B, stream *s) {
+    const int world = x->ranks->world;
+    if (!x->of) return ERR_OK;
+    rows_set *k = &x->set[set];
+    int64_t cut[world + 1], ask[world + 1];
+    TRY(stream_wait(s));
+    find_keys(x, k, B ? k->ids->data : NULL, B);
+    if (world == 1) return row_table_look(table(x), k->key.data, k->keys, k->values.data);
+    TRY(ask_owners(x, k, cut, ask, s));
+    TRY(answer(x, k, cut, ask));
+    return exchange(x, x->answer.data, ask, k->values.data, cut, (size_t)width(x) * sizeof(float), s);
+}
+
+err_t step_rows_ahead(step_rows *x, int set, int64_t B, stream *s) {
+    const int world = x->ranks->world, rank = x->ranks->rank;
+    rows_set *k = &x->set[set];
+    int64_t cut[world + 1], ask[world + 1];
+    const row_key *key = k->key.data, *asked = x->asked.data;
+    find_keys(x, k, x->next, B);
+    if (world == 1) return row_table_ahead(table(x), key, k->keys);
+    TRY(ask_owners(x, k, cut, ask, s));
+    for (int r = 0; r < world; r++)
+        TRY(row_table_ahead(table(x), r == rank ? key + cut[r] : asked + ask[r],
+                            r == rank ? cut[r + 1] - cut[r] : ask[r + 1] - ask[r]));
+    return ERR_OK;
 }
 
 // --- gradients -------------------------------------------------------------------------------------------------------
@@ -196,10 +228,11 @@ void step_rows_begin(step_rows *x) { x->own.spans = x->own.used = x->owned.spans
 
 void step_rows_keep(step_rows *x, int64_t lane, int64_t micro, int64_t micros) {
     row_pile *p = &x->own;
+    const rows_set *k = &x->set[x->now];
     list_span *to = &p->span[p->spans++];
-    *to = (list_span){.first = lane, .size = 1, .at = p->used, .n = x->keys};
+    *to = (list_span){.first = lane, .size = 1, .at = p->used, .n = k->keys};
     row_list list = list_at(x, p, to);
-    memcpy(list.key, x->key.data, (size_t)list.n * sizeof *list.key);
+    memcpy(list.key, k->key.data, (size_t)list.n * sizeof *list.key);
     memcpy(list.row, x->gradient.data, (size_t)(list.n * width(x)) * sizeof *list.row);
     p->used += list.n;
     if (micro > 0) add_last(x, p);

@@ -1,6 +1,9 @@
 // trainer/step/rows.h: rows on demand in a step. All ranks own rows, each those of some buckets (comm/server/rows.h).
 //
-//   FETCH    a micro-batch's ids -> its keys, sorted, each once -> their owners, who look -> their rows
+//   FETCH    a micro-batch's ids -> its keys, sorted, each once -> their owners, who look -> their rows. Beside the
+//            micro-batch before it, so there are two sets of rows
+//   AHEAD    the keys of the next step's first micro-batch, as far as it is loaded -> their owners, who begin to read
+//            those that are cold. Their values are asked for after the update, by FETCH
 //   KEEP     the gradients of these rows -> added to those of the lane's micro-batches before; a lane that has ended
 //            is added to its sibling, if that is here
 //   ROWS     what is left of the tree's subtrees here -> the owners of their rows, who add siblings, in order of lane
@@ -13,7 +16,8 @@
 // A row exists after the first step that has updated it. Until then all see its initial values, so evaluations and
 // steps that are skipped make none.
 //
-// All of it is in host memory, and done when the call returns.
+// All of it is in host memory, and done when the call returns. FETCH and AHEAD are called from the stream beside
+// (trainer/step/parallel.h), where other communication has the same connections; all else when nothing is queued there.
 #ifndef TRAINER_STEP_ROWS_H
 #define TRAINER_STEP_ROWS_H
 
@@ -40,16 +44,25 @@ typedef struct row_pile {
     tensor key, row;  // as row_list, for all of them
 } row_pile;
 
+// The rows of a micro-batch.
+typedef struct rows_set {
+    const tensor *ids;   // in its input slot
+    pass_rows fetched;   // as step_rows_of gives it
+    tensor values, key;  // (most,D); (most) row_key
+    int64_t keys;
+} rows_set;
+
 typedef struct step_rows {
     const model_table *of;  // NULL: there are none, and nothing below
     row_table *const *table;
     comm *ranks;
     lane_table lanes;
-    int64_t most;               // ids of a micro-batch
-    pass_rows fetched;          // of the micro-batch (step_rows_of)
-    tensor values, gradient;    // (most,D)
-    tensor key, more, scratch;  // (most) row_key; (most) row_key; INT32
-    int64_t keys;
+    int64_t most;  // ids of a micro-batch
+    rows_set set[2];
+    int now;                    // the one that is computed with
+    const void *next;           // ids of the next step's first micro-batch
+    tensor gradient;            // (most,D)
+    tensor more, scratch;       // (most) row_key; INT32
     tensor asked, answer;       // keys that other ranks ask for, and their rows
     row_pile own, owned;        // this rank's lanes; of all lanes the rows that it owns: of one rank, the same
     tensor more_key, more_row;  // for a sum of two lists
@@ -65,16 +78,20 @@ typedef struct step_rows {
 err_t step_rows_open(step_rows *x, const struct train_state *t, comm *ranks, int64_t micro, arena *a);
 void step_rows_close(step_rows *x);
 
-// What a pass reads: of the micro-batch that was fetched last, as many rows as it has keys. NULL: there are none.
+// What a pass reads: of set `now`, as many rows as it has keys. NULL: there are none.
 pass_rows *step_rows_of(step_rows *x);
 
 // Before the first micro-batch of a step.
 void step_rows_begin(step_rows *x);
 
-// Collective. ids (B,2*tables) INT32, each id as two numbers; B 0: none, and ids is not read.
-err_t step_rows_fetch(step_rows *x, const tensor *ids, int64_t B, stream *s);
+// Collective. To this set the rows of set->ids (B,2*tables) INT32, each id as two numbers; B 0: none, and ids is not
+// read.
+err_t step_rows_fetch(step_rows *x, int set, int64_t B, stream *s);
 
-// After backward of micro-batch `micro` of `micros` of a lane.
+// Collective, with a set that is not in use: of x->next, B samples.
+err_t step_rows_ahead(step_rows *x, int set, int64_t B, stream *s);
+
+// After backward of micro-batch `micro` of `micros` of a lane, of set `now`.
 void step_rows_keep(step_rows *x, int64_t lane, int64_t micro, int64_t micros);
 
 // Collective, after the last lane.

@@ -28,9 +28,10 @@ typedef struct walker {
     const action_list *list;
     const stages *of;
     int at, calls;
-    int reduced;    // the last call that is a REDUCE, + 1
-    int *gathered;  // [blocks] the last call that is a GATHER of it, + 1
-    int *number;    // [messages] of it in its FIFO
+    int reduced;     // the last call that is a REDUCE, + 1
+    int fetched[2];  // the last call that is a FETCH of these rows, + 1
+    int *gathered;   // [blocks] the last call that is a GATHER of it, + 1
+    int *number;     // [messages] of it in its FIFO
     double clock;
     bool shares, told;  // it has come to SHARE; it is in the text about a circle
 } walker;
@@ -53,7 +54,8 @@ static double time_of(const run *x, int rank, const action *a) {
 }
 
 static bool beside(const action *a) {
-    return a->kind == ACTION_GATHER || a->kind == ACTION_REDUCE || a->kind == ACTION_SPREAD;
+    return a->kind == ACTION_GATHER || a->kind == ACTION_FETCH || a->kind == ACTION_AHEAD || a->kind == ACTION_REDUCE ||
+           a->kind == ACTION_SPREAD;
 }
 
 static fifo *fifo_of(const run *x, int rank, const message *m) {
@@ -210,6 +212,7 @@ static err_t queue(run *x, int rank, const action *a) {
     }
     if (a->kind == ACTION_GATHER) k->gathered[a->first] = n + 1;
     if (a->kind == ACTION_REDUCE) k->reduced = n + 1;
+    if (a->kind == ACTION_FETCH) k->fetched[a->input_slot] = n + 1;
     return ERR_OK;
 }
 
@@ -218,7 +221,9 @@ static err_t queue(run *x, int rank, const action *a) {
 // How many of its group's calls must be done before the rank may go on.
 static int calls_before(const walker *k, const action *a) {
     return a->kind == ACTION_NEED     ? k->gathered[a->first]
+           : a->kind == ACTION_HAVE   ? k->fetched[a->input_slot]
            : a->kind == ACTION_SETTLE ? k->reduced
+           : a->kind == ACTION_ROWS   ? k->calls
            : a->kind == ACTION_SHARE  ? k->calls
                                       : 0;
 }

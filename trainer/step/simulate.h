@@ -9,7 +9,9 @@
 //
 //   AWAIT   until the message has arrived, or left
 //   NEED    until the block's last GATHER is done
+//   HAVE    until the last FETCH of these rows is done
 //   SETTLE  until every REDUCE so far is done
+//   ROWS    until all of its collectives so far are done
 //   SHARE   until all ranks have reached it, and their collectives are done
 #ifndef TRAINER_STEP_SIMULATE_H
 #define TRAINER_STEP_SIMULATE_H

@@ -82,9 +82,14 @@ static void number_slots(stages *x) {
         if (t->message[i].kind == MESSAGE_ACTIVATIONS) t->message[i].buffer = t->unit[t->message[i].unit].slot;
 }
 
-// A micro-batch's inputs are here from its first unit to its last.
+// A micro-batch's inputs are here from its first unit to its last; where they come ahead, while the one before is
+// computed, too.
 static err_t number_inputs(stages *x) {
     const unit_table *t = &x->table;
+    if (x->ahead) {
+        for (int i = 0; i < x->pipe.micros; i++) x->input_slot[i] = i % 2, x->input_slots = i ? 2 : 1;
+        return ERR_OK;
+    }
     int m = x->pipe.micros, *left = calloc((size_t)m + 1, sizeof *left), *at = malloc((size_t)(m + 1) * sizeof *at);
     if (!left || !at) return free(left), free(at), err_set(ERR_INTERNAL, "no memory for %d micro-batches", m);
     for (int i = 0; i < t->units; i++) left[t->unit[i].micro]++;
@@ -113,7 +118,8 @@ err_t stages_open(stages *x, const model *net, const stage_options *o) {
                            .ranks = o->ranks,
                            .micros = (int)o->micros,
                            .chunks = o->chunks},
-                  .rank = o->rank};
+                  .rank = o->rank,
+                  .ahead = alone && net->table.width > 0};
     TRY(pipeline_check(&x->pipe));
     x->count = pipeline_stages(&x->pipe);
     x->cut = calloc((size_t)x->count + 1, sizeof *x->cut);

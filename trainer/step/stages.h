@@ -23,6 +23,7 @@ typedef struct stages {
     int *slots;        // [blocks] that the block keeps at a time; 0: it is not here
     int input_slots;   // micro-batches whose inputs are held at a time, by the rank's table
     int *input_slot;   // [micros] where a micro-batch's inputs are
+    bool ahead;        // a micro-batch's inputs come while the one before is computed: its rows on demand are fetched
 } stages;
 
 // ERR_CONFIG: more stages than blocks, cuts that don't add up, or no such schedule.

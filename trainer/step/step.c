@@ -246,6 +246,8 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     finish_open(r);
     TRY(open_tensors(r, cfg, net));
     TRY(step_rows_open(&r->rows, r->state, r->ranks, cfg->resolved.micro, &r->memory));
+    for (int k = 0; r->rows.of && k < 2 && k < r->inputs.slots; k++)
+        r->rows.set[k].ids = &r->inputs.slot[k].in[net->table.input];
     TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], ranks->all, device_ops(dev), state->o.fixed));
     TRY(swap_open(&r->swap, context, ranks->all, device_ops(dev), state->o.here.count / context->world));
     TRY(plan_activations(r));
@@ -297,10 +299,12 @@ err_t step_commit(step_runner *r) {
     TRY(open_recordings(r));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     if (step_runs_ahead(r)) r->merge.watch = r->swap.at.watch = &r->together.watch;
-    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
-                         &(parallel_spans){.messages = r->stages->table.messages,
-                                           .chunks = r->stages->pipe.chunks,
-                                           .merges = most_merges(r)});
+    TRY(parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
+                      &(parallel_spans){.messages = r->stages->table.messages,
+                                        .chunks = r->stages->pipe.chunks,
+                                        .merges = most_merges(r)}));
+    r->together.rows = &r->rows;
+    return ERR_OK;
 }
 
 void step_show(step_runner *r, board_rank *board) {
