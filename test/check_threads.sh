@@ -113,6 +113,37 @@ several_nodes() {
     as_one node0/runs/nodes
 }
 
+# Rows are fetched beside what is computed, and read and written by threads of their own.
+rows_on_demand() {
+    ini >clicks.ini <<'END'
+run dir=runs steps=6
+device threads=2
+model type=dlrm rows=5 embed=4 demand=yes
+data train=data/c-train-*.bin val=data/c-val-*.bin
+pack clicks=planted input=planted:1:600:400 output=data/c
+batch global=24 micro=2 lanes=4
+optimizer lr=0.01 weight_decay=0
+cluster heartbeat=0.05
+checkpoint every=3
+eval every=2 batches=4
+log every=1 hash_every=4
+END
+    expect 0 timeout 200 "$bin" pack clicks.ini
+    expect 0 timeout 200 "$bin" clicks.ini -o run.name=clicks
+    clicks=$(last_hash runs/clicks)
+    [ -n "$clicks" ] || fail "one rank: no hash of step 6"
+    while read -r name more; do
+        settings "$name" $more
+        expect 0 timeout 200 "$bin" clicks.ini "$name.ini"
+        grep -q '"cold_rows":[1-9]' "runs/$name/log.jsonl" || fail "$name: no row was in a file"
+        [ "$(last_hash "runs/$name")" = "$clicks" ] || fail "$name: $(last_hash "runs/$name"), expected $clicks"
+    done <<'RUNS'
+cold model.demand_mb=0.02
+cold-ranks device.ranks=3 model.demand_mb=0.01 parallel.zero=1
+cold-turns device.ranks=2 model.demand_mb=0.02 parallel.zero=3
+RUNS
+}
+
 # A signal reaches a listener's thread, and the ranks agree on the step that is the last.
 logged() { grep -q "$1" runs/stopped/log.jsonl runs/stopped/events.jsonl 2>/dev/null; }
 stopped_and_continued() {
@@ -147,6 +178,7 @@ try pipelines
 try shared_layers
 try shared_positions
 try several_nodes
+try rows_on_demand
 try stopped_and_continued
 try servers_do_not_wait
 finish

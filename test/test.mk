@@ -129,7 +129,7 @@ READERS   := $(addprefix build/asan/test/test_,config config_keys serving runlog
              fields pieces foreign_members)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices $(BLOCKS) \
              ranks pipes pipe_plan door durable evaluate answers log tensorboard watch alarms alarms_slow http metrics \
-             spill search)
+             spill search table step_rows)
 ASAN_KERNELS := $(addprefix build/asan-kernels/test/test_,slices tokens sample likelihood)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
@@ -142,7 +142,8 @@ asan: deps all
 # is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
               PLAIN="$(NARROW)"
-TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board flight spill)
+TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board flight spill table \
+              step_rows)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
              sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
 tsan-programs: all

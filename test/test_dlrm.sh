@@ -181,9 +181,9 @@ rows_lost() {
         hashes lost >lost.hashes
         same one.hashes lost.hashes "the hashes of a run that went on after $fault"
     done <<'FAULTS'
-spill_read@400:1 74 Input/output error
-spill_write@300:1 74 No space left on device
-spill_flip@260:1 65 the disk did not return what was written last
+spill_read@900:1 74 Input/output error
+spill_write@200:1 74 No space left on device
+spill_flip@200x40:1 65 the disk did not return what was written last
 FAULTS
 }
 

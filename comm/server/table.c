@@ -23,13 +23,14 @@ typedef struct row_slot {
     uint32_t table, row;
 } row_slot;
 #define IN_FILE 0x80000000u
+#define NOWHERE 0x7fffffffu  // a slot: none yet, of a row that is made by the update under way
 
 // Beside a row in memory, where memory is limited.
 typedef enum frame_use { FREE, CLEAN, CHANGED } frame_use;  // CLEAN: as it is in the file
 typedef struct row_frame {
     uint64_t point;
     uint32_t table;
-    uint32_t slot;  // of the file, plus 1; 0: it has none. FREE: the next free frame, plus 1
+    uint32_t slot;  // CLEAN: of the file. FREE: the next free frame, plus 1
     uint32_t step;  // that touched it last
     frame_use use;
 } row_frame;
@@ -62,15 +63,15 @@ struct row_table {
     int64_t frames, made;  // rows that memory may have; frames that were in use at some time
     bool changed[ROW_BUCKETS];
     // Where memory is limited:
-    cold *cold;      // NULL: it is not, and nothing below
-    int64_t free;    // of `made`
-    uint32_t next;   // of them, the one that is used next, plus 1
-    uint32_t step;   // the step that is under way
-    int64_t wanted;  // frames, by rows of this step
-    int64_t hand;    // the frame that is looked at next
-    int batch, n;    // the most rows of a batch; those of the one under way
-    batch_row *of;   // [batch]
-    float *spare;    // (batch, D + 1) rows of a batch that have no frame
+    cold *cold;           // NULL: it is not, and nothing below
+    int64_t free;         // of `made`
+    uint32_t next;        // of them, the one that is used next, plus 1
+    uint32_t step;        // the step that is under way
+    int64_t wanted;       // frames, by rows of this step
+    int64_t hand;         // the frame that is looked at next
+    int batch, block, n;  // the most rows of a batch; slots of a block; rows of the batch under way
+    batch_row *of;        // [batch]
+    float *spare;         // (batch, D + 1) rows of a batch that have no frame
 };
 
 // Large pages, where the system has them, need memory that begins with one; a look at a row is a look at a page, too.
@@ -234,8 +235,7 @@ static err_t make_row(row_table *t, row_key k, uint32_t *place) {
         if (t->cold) *frame_at(t, *place) = (row_frame){k.point, (uint32_t)k.table, 0, t->step, CHANGED};
         ++*place;
     } else if (t->cold) {
-        TRY(cold_new(t->cold, place));
-        *place |= IN_FILE;
+        *place = IN_FILE | NOWHERE;
     } else return err_set(ERR_INTERNAL, "a rank's tables have %" PRId64 " rows, and that is the most", t->rows);
     insert(&t->now, find_slot(t, &t->now, k), (row_slot){k.point, (uint32_t)k.table, *place});
     t->rows++;
@@ -262,6 +262,17 @@ static void update_row(float *row, float *sum, const float *g, const row_rules *
     for (int64_t c = 0; c < D; c++) row[c] -= rate * (by->factor * g[c]);
 }
 
+// A look at a key misses the cache twice, at its slot and at its row, and those of many keys can be on their way at the
+// same time: slots are asked for 2 * AHEAD keys before they are copied, rows AHEAD keys before.
+static void ask_slot(const row_table *t, const row_key *key, int64_t n, int64_t i) {
+    if (i < n) __builtin_prefetch(&t->now.slot[home(t, &t->now, key[i].point)]);
+}
+
+static void ask_row(const row_table *t, uint32_t number) {
+    const char *at = (const char *)row_at(t, number);
+    for (size_t line = 0; line < (size_t)t->o.width * sizeof(float); line += 64) __builtin_prefetch(at + line);
+}
+
 // --- cold rows -------------------------------------------------------------------------------------------------------
 
 // What was asked for ahead is here. Until then a frame of such a row means nothing.
@@ -275,7 +286,7 @@ static err_t settle(row_table *t) {
 static err_t warm(row_table *t, row_key k, uint32_t slot, uint32_t *number) {
     TRY(take_frame(t, number));
     find(t, k)->row = *number + 1;
-    *frame_at(t, *number) = (row_frame){k.point, (uint32_t)k.table, slot + 1, t->step, CLEAN};
+    *frame_at(t, *number) = (row_frame){k.point, (uint32_t)k.table, slot, t->step, CLEAN};
     return ERR_OK;
 }
 
@@ -288,7 +299,7 @@ static err_t ask(row_table *t, row_key k, uint32_t slot, float *row, float *sum,
         TRY(warm(t, k, slot, &x->number));
         x->row = row_at(t, x->number), x->sum = sum_at(t, x->number);
     } else if (!sum) x->sum = &x->aside;
-    if (cold_has(t->cold, slot)) cold_ask(t->cold, slot, k, x->row, x->sum);
+    if (slot != NOWHERE) cold_ask(t->cold, slot, k, x->row, x->sum);
     else row_initial(&t->o, k, x->row), *x->sum = 0;
     return ERR_OK;
 }
@@ -322,12 +333,28 @@ err_t row_table_ahead(row_table *t, const row_key *key, int64_t n) {
     return ERR_OK;
 }
 
+// What is in the file is no longer the row.
+static void touch(const row_table *t, uint32_t number) {
+    row_frame *f = frame_at(t, number);
+    if (f->use == CLEAN) cold_free(t->cold, f->slot);
+    f->step = t->step, f->use = CHANGED;
+}
+
+static err_t write_back(row_table *t, const batch_row *x) {
+    uint32_t slot;
+    if (x->slot != NOWHERE) cold_free(t->cold, x->slot);
+    TRY(cold_put(t->cold, x->key, x->row, *x->sum, &slot));
+    find(t, x->key)->row = IN_FILE | slot;
+    return ERR_OK;
+}
+
 static err_t end_update(row_table *t, const row_rules *by) {
     int n = t->n;
     TRY(settle(t));
     for (batch_row *x = t->of; x < t->of + n; x++) {
         update_row(x->row, x->sum, x->g, by, t->o.width);
-        if (!x->framed) TRY(cold_put(t->cold, x->slot, x->key, x->row, *x->sum));
+        if (x->framed) touch(t, x->number);
+        else TRY(write_back(t, x));
     }
     return cold_flush(t->cold);
 }
@@ -338,21 +365,16 @@ static err_t update_cold(row_table *t, row_key k, uint32_t slot, const float *g,
     float *row = spare_at(t, t->n);
     TRY(ask(t, k, slot, row, row + t->o.width, &x));
     x->g = g;
-    if (x->framed) frame_at(t, x->number)->use = CHANGED;
     return ERR_OK;
 }
 
-// The row has its slot alone.
+// The row is in its slot alone.
 static err_t leave(row_table *t, uint32_t number) {
     row_frame *f = frame_at(t, number);
     const row_key k = {f->point, f->table};
-    if (f->use == CHANGED) {
-        uint32_t slot = f->slot - 1;
-        if (!f->slot) TRY(cold_new(t->cold, &slot));
-        f->slot = slot + 1;
-        TRY(cold_put(t->cold, slot, k, row_at(t, number), *sum_at(t, number)));
-    }
-    find(t, k)->row = IN_FILE | (f->slot - 1);
+    uint32_t slot = f->slot;
+    if (f->use == CHANGED) TRY(cold_put(t->cold, k, row_at(t, number), *sum_at(t, number), &slot));
+    find(t, k)->row = IN_FILE | slot;
     f->use = FREE;
     f->slot = t->next, t->next = number + 1;
     t->free++;
@@ -367,7 +389,8 @@ static int age_of(const row_table *t, const row_frame *f) {
 // n rows leave, of a window of frames those that were touched first. In the window whole ages leave, the oldest first,
 // and of the next one the first `left` frames.
 static err_t evict(row_table *t, int64_t n) {
-    int64_t window = SAMPLE * n < t->made ? SAMPLE * n : t->made, of[AGES] = {0}, left = n;
+    int64_t window = SAMPLE * n < t->made ? SAMPLE * n : t->made, of[AGES] = {0}, left = n, going = 0;
+    uint32_t leaver[AHEAD];  // the last ones, whose memory is on its way to the cache
     int least = AGES;
     for (int64_t i = 0; i < window; i++) {
         const row_frame *f = frame_at(t, (uint32_t)((t->hand + i) % t->made));
@@ -379,8 +402,12 @@ static err_t evict(row_table *t, int64_t n) {
         const row_frame *f = frame_at(t, number);
         int age = age_of(t, f);
         if (f->use == FREE || age < least - 1 || (age == least - 1 && left-- <= 0)) continue;
-        TRY(leave(t, number));
+        if (going >= AHEAD) TRY(leave(t, leaver[going % AHEAD]));
+        leaver[going++ % AHEAD] = number;
+        __builtin_prefetch(&t->now.slot[home(t, &t->now, f->point)], 1);
+        ask_row(t, number);
     }
+    for (int64_t i = going < AHEAD ? 0 : going - AHEAD; i < going; i++) TRY(leave(t, leaver[i % AHEAD]));
     t->hand = (t->hand + window) % t->made;
     return cold_flush(t->cold);
 }
@@ -399,23 +426,33 @@ err_t row_table_cool(row_table *t) {
 
 int64_t row_table_frame_bytes(int64_t width) { return 4 * (width + 1) + (int64_t)sizeof(row_frame); }
 
-// A batch takes at most an eighth of the memory, frames the rest.
+// Beside rows, and frames for them.
+static int64_t batch_bytes(const row_table *t) {
+    return cold_batch_bytes(t->o.width) + 4 * (t->o.width + 1) + (int64_t)sizeof *t->of;
+}
+static int64_t beside_bytes(const row_table *t) {
+    return cold_room_bytes(t->o.width) + t->batch * batch_bytes(t) + t->block * cold_slot_bytes(t->o.width);
+}
+
+// A batch takes at most an eighth of the memory, a block a sixteenth, frames the rest; if there is so much.
 static err_t limit(row_table *t) {
-    int64_t D = t->o.width, frame = row_table_frame_bytes(D),
-            row = cold_batch_bytes(D) + 4 * (D + 1) + (int64_t)sizeof *t->of, batch = t->o.memory / 8 / row;
-    batch = batch < 1 ? 1 : batch > BATCH ? BATCH : batch;
-    int64_t rest = cold_room_bytes(D) + batch * row, frames = (t->o.memory - rest) / (frame + 1);
-    if (t->o.memory < rest + frame + 1)
+    int64_t D = t->o.width, frame = row_table_frame_bytes(D) + 1, batch = t->o.memory / 8 / batch_bytes(t);
+    t->batch = (int)(batch < 1 ? 1 : batch > BATCH ? BATCH : batch);
+    for (t->block = COLD_BLOCK; t->block > 1 && t->block * cold_slot_bytes(D) > t->o.memory / 16;) t->block /= 2;
+    int64_t frames = (t->o.memory - beside_bytes(t)) / frame;
+    if (t->o.memory < beside_bytes(t) + frame)
         return err_set(ERR_CONFIG, "%" PRId64 " bytes of memory for rows of %" PRId64 ": expected at least %" PRId64,
-                       t->o.memory, D, rest + frame + 1);
-    t->batch = (int)batch;
+                       t->o.memory, D, beside_bytes(t) + frame);
     t->frames = frames < ROWS_MOST ? frames : ROWS_MOST;
-    t->of = malloc((size_t)batch * sizeof *t->of);
-    t->spare = malloc((size_t)(batch * (D + 1)) * sizeof *t->spare);
-    if (!t->of || !t->spare) return err_set(ERR_INTERNAL, "no memory for batches of %" PRId64 " rows", batch);
-    return cold_open(
-        &t->cold,
-        &(cold_options){.dir = t->o.dir, .number = t->o.number, .width = D, .batch = t->batch, .faults = t->o.faults});
+    t->of = malloc((size_t)t->batch * sizeof *t->of);
+    t->spare = malloc((size_t)(t->batch * (D + 1)) * sizeof *t->spare);
+    if (!t->of || !t->spare) return err_set(ERR_INTERNAL, "no memory for batches of %d rows", t->batch);
+    return cold_open(&t->cold, &(cold_options){.dir = t->o.dir,
+                                               .number = t->o.number,
+                                               .width = D,
+                                               .batch = t->batch,
+                                               .block = t->block,
+                                               .faults = t->o.faults});
 }
 
 static err_t open_parts(row_table *t) {
@@ -464,14 +501,13 @@ const row_options *row_table_about(const row_table *t) { return &t->o; }
 int64_t row_table_rows(const row_table *t) { return t->rows; }
 int64_t row_table_left(const row_table *t) { return t->old.slot ? t->old.slots - t->moved : 0; }
 int64_t row_table_cold(const row_table *t) { return t->cold ? t->rows - (t->made - t->free) : 0; }
+int64_t row_table_file(const row_table *t) { return t->cold ? cold_bytes(t->cold) : 0; }
 bool row_table_is_lost(const row_table *t) { return t->cold && cold_is_lost(t->cold); }
 
 int64_t row_table_held(const row_table *t) {
     int64_t sum = 0;
     for (int64_t k = 0; k < t->segments; k++) sum += (int64_t)segment_bytes(t, k);
-    if (!t->cold) return sum;
-    return sum + cold_room_bytes(t->o.width) +
-           t->batch * (cold_batch_bytes(t->o.width) + 4 * (t->o.width + 1) + (int64_t)sizeof *t->of);
+    return sum + (t->cold ? beside_bytes(t) : 0);
 }
 
 int64_t row_table_bytes(const row_table *t) {
@@ -479,17 +515,6 @@ int64_t row_table_bytes(const row_table *t) {
            (t->cold ? cold_count_bytes(t->cold) : 0);
 }
 bool *row_table_changed(row_table *t) { return t->changed; }
-
-// A look at a key misses the cache twice, at its slot and at its row, and those of many keys can be on their way at the
-// same time: slots are asked for 2 * AHEAD keys before they are copied, rows AHEAD keys before.
-static void ask_slot(const row_table *t, const row_key *key, int64_t n, int64_t i) {
-    if (i < n) __builtin_prefetch(&t->now.slot[home(t, &t->now, key[i].point)]);
-}
-
-static void ask_row(const row_table *t, uint32_t number) {
-    const char *at = (const char *)row_at(t, number);
-    for (size_t line = 0; line < (size_t)t->o.width * sizeof(float); line += 64) __builtin_prefetch(at + line);
-}
 
 int64_t row_table_missing(const row_table *t, const row_key *key, int64_t n) {
     int64_t missing = 0;
@@ -525,11 +550,6 @@ static err_t find_or_make(row_table *t, row_key k, uint32_t *place) {
     row_initial(&t->o, k, row_at(t, *place - 1));
     *sum_at(t, *place - 1) = 0;
     return ERR_OK;
-}
-
-static void touch(const row_table *t, uint32_t number) {
-    row_frame *f = frame_at(t, number);
-    f->step = t->step, f->use = CHANGED;
 }
 
 static void ask_all(const row_table *t, uint32_t number) {

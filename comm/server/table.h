@@ -24,8 +24,8 @@
 // more; of at least 1/64, and at most 1/4, of all frames. A hand goes round over the frames: of the next eight times as
 // many as have to leave, those leave that were touched in the earliest steps, and of those of one step the first ones.
 // (Of a sample of eight the oldest one is nearly the oldest of all: Redis's approximated LRU.) A row that has not
-// changed since it was read is not written. So a step's end pays for what the step took, not for the table, and which
-// rows are cold depends on the steps alone; values never do.
+// changed since it was read is not written. So a step's end pays for what the step took, not for the table. Which rows
+// are cold depends on the calls alone; no value does.
 //
 // What is not there has its initial values: Philox keyed by (seed, table, id, element), uniform in +-bound. So it
 // changes no bit in which order rows are made, and by whom.
@@ -68,6 +68,8 @@ int64_t row_table_cold(const row_table *t);
 // Of memory that was touched, or may have been: index and rows; and rows alone, of which there are at most `memory`.
 int64_t row_table_bytes(const row_table *t);
 int64_t row_table_held(const row_table *t);
+// Of the file.
+int64_t row_table_file(const row_table *t);
 // Slots of the old index that have not moved yet.
 int64_t row_table_left(const row_table *t);
 // Has the file failed? Then rows are lost, and all that reads any returns that failure.

@@ -1,6 +1,7 @@
 // test/bench/bench_rows.c: how fast rows on demand (comm/server/) are found and updated, beside what memory gives.
 //
 //     bench_rows [thousands of rows a table] [width...]
+//     bench_rows spill [thousands of rows a table] [width...]
 //
 // 26 tables of so many rows (1,000) of each width (16, 64, 128), one thread. Ids are Zipf's, of exponent 1.05, spread
 // over 64 bits; a batch is 2,048 samples, whose ids are made before the clock runs. In turns, on the same batches:
@@ -12,6 +13,11 @@
 //             are known before: the bound of `look`. A row of less than a line takes a line
 //
 // Printed are medians of the rounds, in millions a second, and look's share of lines.
+//
+// With `spill` a table that has memory for a third of its rows, and the others in a file in $TMPDIR, is measured beside
+// one that has all in memory, in turns, on batches that are new in each round: a batch is looked up, updated, and the
+// step ends. Rounds before it bring the rows to where they are in a long run. Printed are both rates, their share, and
+// how many of the rows of a batch were cold.
 #include "base/clock.h"
 #include "base/fmath.h"
 #include "base/philox.h"
@@ -50,24 +56,31 @@ static int64_t draw(const bench *b, uint32_t bits) {
     return low;
 }
 
-static void make_ids(bench *b) {
+static void make_zipf(bench *b) {
     double sum = 0;
     for (int64_t k = 0; k < b->rows; k++) b->below[k] = sum += fm_exp(-1.05 * fm_log((double)k + 1));
     for (int64_t k = 0; k < b->rows; k++) b->below[k] /= sum;
+}
+
+static void make_ids(bench *b, uint32_t round) {
     for (int64_t i = 0; i < BATCHES * IDS; i++) {
         uint32_t bits[4];
-        philox4x32(bits, 5, (uint32_t)i, (uint32_t)(i >> 32), 0, 0);
+        philox4x32(bits, 5, (uint32_t)i, (uint32_t)(i >> 32), round, 0);
         b->id[i] = spread(draw(b, bits[0]));
     }
 }
 
-static err_t fill(bench *b) {
-    TRY(row_table_open(&b->table, &(row_options){.width = b->width, .seed = 1, .bound = 0.1f, .buckets = ROW_BUCKETS}));
+static row_options usual_options(const bench *b) {
+    return (row_options){.width = b->width, .seed = 1, .bound = 0.1f, .buckets = ROW_BUCKETS};
+}
+
+static err_t fill(const bench *b, row_table **t, const row_options *o) {
+    TRY(row_table_open(t, o));
     for (int64_t k = 0; k < b->rows; k++)
-        for (uint64_t t = 0; t < TABLES; t++) TRY(row_table_put(b->table, row_key_of(t, spread(k)), b->row, 0));
+        for (uint64_t i = 0; i < TABLES; i++) TRY(row_table_put(*t, row_key_of(i, spread(k)), b->row, 0));
     row_walk w;
-    row_table_begin(b->table, 0, &w);  // ends its growth
-    return ERR_OK;
+    row_table_begin(*t, 0, &w);  // ends its growth
+    return w.rc;
 }
 
 static bool open_bench(bench *b) {
@@ -122,7 +135,7 @@ static err_t round_of(bench *b, uint32_t round, double rate[RATES]) {
         copy_lines(b, n);
         s[3] += clock_now() - t;
         t = clock_now();
-        row_table_look(b->table, b->key, n, b->row);
+        TRY(row_table_look(b->table, b->key, n, b->row));
         s[1] += clock_now() - t;
         t = clock_now();
         TRY(row_table_update(b->table, &(row_list){n, b->key, b->gradient}, &(row_rules){1, 0.01f, 1e-10f}));
@@ -141,8 +154,10 @@ static err_t run(int64_t rows, int64_t width) {
     bench b = {.rows = rows, .width = width};
     double rate[ROUNDS + 1][RATES], of[RATES][ROUNDS];
     if (!open_bench(&b)) return err_set(ERR_INTERNAL, "no memory for tables of %" PRId64 " rows", rows);
-    make_ids(&b);
-    TRY(fill(&b));
+    make_zipf(&b);
+    make_ids(&b, 0);
+    row_options o = usual_options(&b);
+    TRY(fill(&b, &b.table, &o));
     for (int64_t i = 0; i < IDS * width; i++) b.gradient[i] = 1e-3f * (float)(i % 7 - 3);
     for (uint32_t k = 0; k <= ROUNDS; k++) TRY(round_of(&b, k, rate[k]));  // the first one is not counted
     for (int i = 0; i < RATES; i++) {
@@ -157,12 +172,76 @@ static err_t run(int64_t rows, int64_t width) {
     return ERR_OK;
 }
 
+// --- with a file -----------------------------------------------------------------------------------------------------
+
+enum { BEFORE = 12 };  // rounds
+
+static err_t step_of(row_table *t, const bench *b, int64_t n, double *s) {
+    double from = clock_now();
+    TRY(row_table_look(t, b->key, n, b->row));
+    TRY(row_table_update(t, &(row_list){n, b->key, b->gradient}, &(row_rules){1, 0.01f, 1e-10f}));
+    TRY(row_table_cool(t));
+    *s += clock_now() - from;
+    return ERR_OK;
+}
+
+// rate [2] (=) of all in memory, and of a third; *cold (=) the share of rows that were read.
+static err_t spill_round(bench *b, row_table *third, uint32_t round, double rate[2], double *cold) {
+    fault_list *reads = row_table_about(third)->faults;
+    double s[2] = {0};
+    int64_t rows = 0;
+    long before = atomic_load(&reads->seen[FAULT_SPILL_READ]);
+    make_ids(b, round);
+    for (int k = 0; k < BATCHES; k++) {
+        int64_t n = row_unique(b->id + (int64_t)k * IDS, IDS, TABLES, b->key, b->at, b->scratch, b->more);
+        rows += n;
+        for (int turn = 0; turn < 2; turn++) {
+            int which = (turn + k) % 2;
+            TRY(step_of(which ? third : b->table, b, n, &s[which]));
+        }
+    }
+    for (int k = 0; k < 2; k++) rate[k] = 1e-6 * (double)rows / s[k];
+    *cold = (double)(atomic_load(&reads->seen[FAULT_SPILL_READ]) - before) / (double)rows;
+    return ERR_OK;
+}
+
+static err_t run_spill(int64_t rows, int64_t width) {
+    bench b = {.rows = rows, .width = width};
+    row_table *third;
+    fault_list faults;
+    double rate[2], cold, of[2][ROUNDS], read = 0;
+    const char *dir = getenv("TMPDIR");
+    if (!open_bench(&b)) return err_set(ERR_INTERNAL, "no memory for tables of %" PRId64 " rows", rows);
+    TRY(fault_parse(&faults, "spill_read@1000000000"));  // counts reads
+    make_zipf(&b);
+    row_options o = usual_options(&b);
+    TRY(fill(&b, &b.table, &o));
+    o.memory = TABLES * rows * 4 * (width + 1) / 3, o.dir = dir ? dir : "/tmp", o.faults = &faults;
+    TRY(fill(&b, &third, &o));
+    for (int64_t i = 0; i < IDS * width; i++) b.gradient[i] = 1e-3f * (float)(i % 7 - 3);
+    for (uint32_t k = 0; k < BEFORE + ROUNDS; k++) {
+        TRY(spill_round(&b, third, k, rate, &cold));
+        if (k < BEFORE) continue;
+        for (int i = 0; i < 2; i++) of[i][k - BEFORE] = rate[i];
+        read += cold / ROUNDS;
+    }
+    for (int i = 0; i < 2; i++) qsort(of[i], ROUNDS, sizeof of[i][0], by_size);
+    printf("rows of %3" PRId64
+           "  in memory %6.2f M rows/s  a third of them %6.2f, share %3.0f %%  cold %4.1f %% of a batch's rows\n",
+           width, of[0][ROUNDS / 2], of[1][ROUNDS / 2], 100 * of[1][ROUNDS / 2] / of[0][ROUNDS / 2], 100 * read);
+    row_table_close(third);
+    close_bench(&b);
+    return ERR_OK;
+}
+
 int main(int argc, char **argv) {
     const char *const usual[] = {"16", "64", "128"};
+    bool spills = argc > 1 && strcmp(argv[1], "spill") == 0;
+    argc -= spills, argv += spills;
     int64_t rows = 1000 * (argc > 1 ? atoll(argv[1]) : 1000);
     int n = argc > 2 ? argc - 2 : 3;
     for (int k = 0; k < n; k++)
-        if (run(rows, atoll(argc > 2 ? argv[2 + k] : usual[k])) != ERR_OK) {
+        if ((spills ? run_spill : run)(rows, atoll(argc > 2 ? argv[2 + k] : usual[k])) != ERR_OK) {
             fprintf(stderr, "bench_rows: %s\n", err_last()->text);
             return 1;
         }
