@@ -261,6 +261,7 @@ model.demand=yes checkpoint.compress=zstd|saved as they are. Nearest that work: 
 model.demand=yes optimizer.ema=0.9|no mean beside them. Nearest that work: [optimizer] ema = 0
 model.demand=yes model.init_from=x|leave out [model] init_from
 model.demand=yes device.backend=cuda|set [device] backend = cpu
+model.demand_mb=5|and this model has none. Nearest that works: [model] demand_mb = 0
 model.rows=90000000|expected rows of at most 82595524
 'model.bottom=6 x'|expected at most 10 widths from 1 to 1048576
 model.top=0|expected at most 10 widths from 1 to 1048576

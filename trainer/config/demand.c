@@ -12,6 +12,9 @@ typedef struct stranger {
 
 err_t judge_demand(judge *j) {
     const config *c = j->c;
+    if (!j->demand && c->model.demand_mb > 0)
+        return judge_refuse(j, ROWS(ROW(model, demand_mb)),
+                            "demand_mb is the memory of rows on demand, and this model has none");
     if (!j->demand) return ERR_OK;
     const stranger all[] = {
         {ROW(device, backend), c->resolved.kind == DEVICE_CUDA,
