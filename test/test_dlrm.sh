@@ -165,7 +165,8 @@ rows_in_files() {
     grep -q '"cold_rows":[1-9]' runs/again/log.jsonl || fail "no row was in a file"
 }
 
-# What a disk does to the rows of rank 1 ends the run, names file, slot and row, and the newest checkpoint stands.
+# What a disk does to the rows of rank 1 ends the run, names file, slot and row, and the newest checkpoint stands: in
+# step 2, in its hash, in its checkpoint.
 rows_lost() {
     in_files
     trained one $on
@@ -176,11 +177,15 @@ rows_lost() {
         says "disk/of/rows-of-rank-1" "slot " ", id " " of table " "$says"
         [ -e runs/lost/ckpt/step-00000001 ] || fail "$fault: there is no checkpoint"
         [ ! -e runs/lost/ckpt/step-00000004 ] || fail "$fault: the run went on"
+        ! grep '"checkpoint_failed"' runs/lost/events.jsonl | grep -v rows-of-rank-1 || fail "$fault: another cause"
+        ! grep "compare what ranks hold" runs/lost/events.jsonl || fail "$fault: one rank waited for the other"
         settings lost $on $files device.ranks=2
         expect 0 timeout 100 "$bin" base.ini lost.ini
         hashes lost >lost.hashes
         same one.hashes lost.hashes "the hashes of a run that went on after $fault"
     done <<'FAULTS'
+spill_read@470:1 74 Input/output error
+spill_read@625:1 74 Input/output error
 spill_read@900:1 74 Input/output error
 spill_write@200:1 74 No space left on device
 spill_flip@200x40:1 65 the disk did not return what was written last
