@@ -245,6 +245,11 @@ says_what_is_possible() {
 }
 
 refused() {
+    settings refused model.demand=yes model.demand_mb=0.0001
+    for verb in "" plan; do
+        expect 78 timeout 100 "$bin" $verb base.ini refused.ini
+        says "[model] demand_mb: 100 bytes don't hold a row of 4 and what moves rows: expected at least 0.000"
+    done
     while IFS='|' read -r set says; do  # set: as for a shell
         eval "settings refused $set"
         expect 78 "$bin" check base.ini refused.ini

@@ -170,7 +170,7 @@ static state_options state_options_of(const session *x) {
         .stage = grid_group_size(&x->shape, GROUP_DATA) > 1 ? (int)c->parallel.zero : 0,
         .offload = x->kind == SESSION_INFERENCE ? OFFLOAD_NONE : c->parallel.offload,
         .spilled = {.dir = *c->parallel.offload_dir ? c->parallel.offload_dir : x->dir, .rank = x->ranks->rank},
-        .rows_memory = x->net->table.width ? (int64_t)(c->model.demand_mb * 1e6) : 0,
+        .rows_memory = x->net->table.width ? (int64_t)ceil(c->model.demand_mb * 1e6) : 0,
         .training = x->kind != SESSION_INFERENCE,
         .optimizer = optimizer_of(&c->optimizer),
         .keys = &c->optimizer,
@@ -293,11 +293,20 @@ static err_t open_weights(session *x) {
     return ERR_OK;
 }
 
+static err_t check_demand(const session *x, int64_t memory) {
+    int64_t width = x->net->table.width;
+    if (!memory || memory >= row_table_least(width)) return ERR_OK;
+    err_set(ERR_CONFIG, "%" PRId64 " bytes don't hold a row of %" PRId64 " and what moves rows: expected at least %g",
+            memory, width, 1e-6 * (double)row_table_least(width));
+    return config_blame(x->cfg, "model", "demand_mb");
+}
+
 static err_t plan_tensors(session *x) {
     TRY(open_deal(x));
     TRY(open_weights(x));
     state_options o = state_options_of(x);
     o.spilled.faults = &x->faults;
+    TRY(check_demand(x, o.rows_memory));
     err_t rc = state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o);
     if (rc == ERR_CONFIG) return config_blame(x->cfg, "optimizer", *x->cfg->optimizer.groups ? "groups" : "type");
     TRY(rc);
@@ -401,9 +410,7 @@ err_t session_enter(session *x, const launch *at) {
     TRY(memory_fits(x->ranks, x->s, x->dev, (int64_t)(x->state.memory.bytes + x->runner.memory.bytes),
                     (int64_t)(x->state.host.bytes + x->runner.staging.bytes) + session_snapshots(x) +
                         x->state.o.rows_memory));
-    err_t rc = memory_advise(state_commit(&x->state));
-    if (rc == ERR_CONFIG && x->cfg->model.demand_mb > 0) return config_blame(x->cfg, "model", "demand_mb");
-    TRY(rc);
+    TRY(memory_advise(state_commit(&x->state)));
     TRY(memory_advise(step_commit(&x->runner)));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
     TRY(session_freeze(x));

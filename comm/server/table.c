@@ -434,15 +434,20 @@ static int64_t beside_bytes(const row_table *t) {
     return cold_room_bytes(t->o.width) + t->batch * batch_bytes(t) + t->block * cold_slot_bytes(t->o.width);
 }
 
+int64_t row_table_least(int64_t width) {
+    const row_table t = {.o = {.width = width}, .batch = 1, .block = 1};
+    return beside_bytes(&t) + row_table_frame_bytes(width) + 1;
+}
+
 // A batch takes at most an eighth of the memory, a block a sixteenth, frames the rest; if there is so much.
 static err_t limit(row_table *t) {
     int64_t D = t->o.width, frame = row_table_frame_bytes(D) + 1, batch = t->o.memory / 8 / batch_bytes(t);
     t->batch = (int)(batch < 1 ? 1 : batch > BATCH ? BATCH : batch);
     for (t->block = COLD_BLOCK; t->block > 1 && t->block * cold_slot_bytes(D) > t->o.memory / 16;) t->block /= 2;
-    int64_t frames = (t->o.memory - beside_bytes(t)) / frame;
-    if (t->o.memory < beside_bytes(t) + frame)
+    if (t->o.memory < row_table_least(D))
         return err_set(ERR_CONFIG, "%" PRId64 " bytes of memory for rows of %" PRId64 ": expected at least %" PRId64,
-                       t->o.memory, D, beside_bytes(t) + frame);
+                       t->o.memory, D, row_table_least(D));
+    int64_t frames = (t->o.memory - beside_bytes(t)) / frame;
     t->frames = frames < ROWS_MOST ? frames : ROWS_MOST;
     t->of = malloc((size_t)t->batch * sizeof *t->of);
     t->spare = malloc((size_t)(t->batch * (D + 1)) * sizeof *t->spare);

@@ -115,7 +115,8 @@ bool row_table_next(row_table *t, row_walk *w);
 // [ROW_BUCKETS] which buckets have changed since the caller set these to false. After opening: all.
 bool *row_table_changed(row_table *t);
 
-// What the limit is made of, for plans.
+// The least memory that a limit may be, and what each row takes of it.
+int64_t row_table_least(int64_t width);
 int64_t row_table_frame_bytes(int64_t width);
 
 #endif

@@ -196,8 +196,8 @@ static void find_keys(step_rows *x, rows_set *k, const void *ids, int64_t B) {
 }
 
 err_t step_rows_fetch(step_rows *x, int set, int64_t B, stream *s) {
-    const int world = x->ranks->world;
     if (!x->of) return ERR_OK;
+    const int world = x->ranks->world;
     rows_set *k = &x->set[set];
     int64_t cut[world + 1], ask[world + 1];
     TRY(stream_wait(s));
