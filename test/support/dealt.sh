@@ -30,8 +30,8 @@ some_rows() {
 3.1 3 parallel.zero=1 reduce.bucket_mb=0.001 'parallel.deal=1 2 1'
 DEALS
     [ -z "${cold:-}" ] || cat <<'DEALS'
-cold 1 model.demand_mb=0.001
-4-cold 4 model.demand_mb=0.0008 parallel.zero=3
+cold 1 model.demand_mb=0.001 log.prom_file=on-cold.prom
+4-cold 4 model.demand_mb=0.0008 parallel.zero=3 log.prom_file=on-4-cold.prom
 DEALS
 }
 
