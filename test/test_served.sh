@@ -79,6 +79,8 @@ no_staleness_is_sync() {
 async_repeats() {
     repeats async device.ranks=6 server.count=2 server.mode=async
     repeats many device.ranks=5 server.count=3 server.mode=async batch.micro=2 # more servers than workers
+    served beside device.ranks=6 server.count=2 server.mode=async server.replay=runs/async checkpoint.async=yes
+    same_end runs/async runs/beside
 }
 bounded_repeats() {
     repeats bounded device.ranks=5 model.dropout=0.1 server.mode=bounded server.staleness=1 precision.compute=bf16 optimizer.type=sgd
@@ -87,6 +89,8 @@ bounded_repeats() {
 hybrid_repeats() {
     repeats hybrid device.ranks=6 server.count=2 server.mode=hybrid server.timeout=0.02 run.faults=drag@1x1000000:1
     grep -q '^drop 1 ' runs/hybrid/served-0.log || fail "nothing of worker 1 came too late"
+    [ "$(late hybrid)" -eq "$(grep -c '^drop ' runs/hybrid/served-0.log)" ] ||
+        fail "the log has $(late hybrid) late gradients, the record $(grep -c '^drop ' runs/hybrid/served-0.log)"
     # all take 40 ms, worker 1 twice as long, so it is a step late
     repeats decays device.ranks=5 server.mode=hybrid server.timeout=0.01 server.late=decay \
         "run.faults=drag@1x1000000,twice@1x1000000:1"
@@ -238,6 +242,9 @@ stopped_and_moved() {
     expect 0 train moved
 }
 
+# late RUN: how many gradients came too late, by its log.
+late() { sed -n 's/.*"late":\([0-9]*\),.*/\1/p' "runs/$1/log.jsonl" | awk '{ n += $1 } END { print n + 0 }'; }
+
 damaged_data_ends_it() {
     settings pack pack.shard_tokens=2000 pack.output=data/many
     expect 0 "$bin" pack base.ini pack.ini
@@ -249,6 +256,11 @@ damaged_data_ends_it() {
     says "data/many-train-00007.bin" "offset"
     cp good data/many-train-00007.bin
     expect 0 train shard
+    # the gradients of others that a step waits with are of no use then
+    set_up unread $long device.ranks=4 server.count=2 batch.lanes=2 server.mode=hybrid server.timeout=60 run.steps=20 \
+        data.retry=0 checkpoint.every=5 run.faults=drag@1x1000000:1,read@9x1000:1
+    expect 74 train unread
+    says "Input/output error"
 }
 
 # --- records that do not fit ------------------------------------------------------------------------------------------

@@ -248,9 +248,17 @@ static err_t apply(server *x, client *k) {
     return rc;
 }
 
+// Nothing counts any more: who waits for a step to be closed goes on, to hear that the period has ended.
+static void stop(server *x) {
+    x->stopped = true;
+    for (int k = 0; k < x->workers; k++)
+        if (x->now.held[k] >= 0) tell(&x->client[k]);
+    serving_close(&x->now);
+}
+
 static err_t answer_push(server *x, client *k) {
     serving_fate fate = PUSH_DROP;
-    x->stopped |= k->push.failed != 0;
+    if (k->push.failed && !x->stopped) stop(x);
     if (!x->stopped) {
         fate = serving_push(&x->now, k->worker, k->ticket, clock_now());
         if (fate == PUSH_APPLY) TRY(apply(x, k));
@@ -365,6 +373,7 @@ static err_t serve(server *x) {
         else sleep_until_news(x);
     }
     while (!x->failed && !x->stopped && serving_holds(&x->now)) TRY(close_step(x));
+    x->step[x->now.last - x->now.first].dropped += x->dropped;  // after the last step was whole
     return x->failed ? err_restore(&x->why) : ERR_OK;
 }
 
