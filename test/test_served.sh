@@ -165,7 +165,7 @@ a_slow_worker_does_less() {
         fail "not each step says how stale its gradients were"
 }
 
-# A gradient that is not finite is left out by all servers, whichever of them has the number that is none.
+# A gradient that is not finite is left out by all servers, also by those whose part is finite.
 what_is_not_finite_is_left_out() {
     for mode in async hybrid; do
         [ $mode = async ] && all=40 || all=20

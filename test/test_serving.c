@@ -56,7 +56,7 @@ static void run_period(const serving_rules *r, int64_t first, int64_t last, chan
     for (int k = 0; k < n; k++) w[k].asks = ASK_NEXT;
     while (left < n) {
         int k = choose(&x, w, n, c);
-        assert_true(k >= 0);  // nobody waits for ever
+        assert_true(k >= 0);  // no worker waits for ever
         int64_t step = serving_step(r, w[k].ticket);
         if (w[k].asks == ASK_NEXT) {
             w[k].ticket = serving_next(&x, k);

@@ -48,7 +48,7 @@ typedef enum { PUSH_APPLY, PUSH_HOLD, PUSH_DROP } serving_fate;
 typedef struct serving {
     serving_rules rules;
     int64_t first, last;  // steps of the period
-    int64_t next;         // ticket that nobody has yet
+    int64_t next;         // ticket that no worker has yet
     int64_t done;         // all pushes of steps up to this one are applied
     int *applied;         // [last - first + 1] pushes of each step
     int64_t open;         // hybrid: the step whose pushes are awaited; last + 1: none
