@@ -113,6 +113,7 @@ walk() {
     slow) one slow@40x2:1 ;;
     drag) one drag@40x5:1 ;;
     twice) one twice@40x50:1 ;;
+    quarter) one quarter@40x20:1 ;;
     write) fails_to_save write@9:0 && fails_to_save write@9:1 ;;
     sync) fails_to_save sync@5:0 && fails_to_save sync@5:1 ;;
     rename) fails_to_save rename@2:0 ;;
