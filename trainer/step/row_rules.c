@@ -43,7 +43,7 @@ static err_t fill(row_rule *r, const param *p, const param_groups *g, const opti
     r->decay = !p->decay ? 0 : of && of->decay >= 0 ? of->decay : o->weight_decay;
     bool asked = of && of->type == OPTIMIZER_MUON, other = of && of->type == OPTIMIZER_ADAMW;
     r->muon = p->hidden && p->rule == PARAM_OPTIMIZER && (asked || (o->type == OPTIMIZER_MUON && !other));
-    if (!asked || r->muon || p->dims < 2) return ERR_OK;
+    if (!asked || r->muon || p->dims < 2 || param_is_frozen(p)) return ERR_OK;
     return err_set(ERR_CONFIG,
                    "%s: type=muon is for matrices between hidden layers, and %s is none: it stays with adamw where its "
                    "name does not match",
