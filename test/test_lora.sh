@@ -81,6 +81,10 @@ over_thin_wires() {
         "$bin" hash runs/island$ranks/ckpt/step-00000006 | cut -d ' ' -f 1,2 >island$ranks.hash
     done
     [ -s island2.hash ] && same island2.hash island4.hash "the hashes of islands of one rank and of two"
+    for run in few island2; do
+        grep -o '"lora.base": *"[0-9a-f]*"' "$(ls -d runs/$run/ckpt/step-* | tail -n 1)/manifest.json" >$run.base
+    done
+    [ -s few.base ] && same few.base island2.base "the weights beside adapters, of islands too"
 }
 
 context_shares_positions() {
