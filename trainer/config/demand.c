@@ -3,20 +3,14 @@
 // out.
 #include "trainer/config/judge.h"
 
-// What does not know such rows: a key, and whether it is set so; and why it can't be.
-typedef struct stranger {
-    int row;
-    bool is;
-    const char *why;
-} stranger;
-
+// What does not know such rows.
 err_t judge_demand(judge *j) {
     const config *c = j->c;
     if (!j->demand && c->model.demand_mb > 0)
         return judge_refuse(j, ROWS(ROW(model, demand_mb)),
                             "demand_mb is the memory of rows on demand, and this model has none");
     if (!j->demand) return ERR_OK;
-    const stranger all[] = {
+    const judge_other all[] = {
         {ROW(device, backend), c->resolved.kind == DEVICE_CUDA,
          "are in the memory of CPUs: set [device] backend = cpu"},
         {ROW(precision, compute), c->precision.compute != FP32, "are FP32"},
@@ -36,9 +30,5 @@ err_t judge_demand(judge *j) {
         {ROW(model, init_from), c->model.init_from[0] != 0,
          "are in no file of weights: leave out [model] init_from; a run goes on from its own checkpoints"},
     };
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        if (all[k].is)
-            return judge_refuse(j, ROWS(all[k].row, config_find(c, "model", "demand")), "rows on demand %s",
-                                all[k].why);
-    return ERR_OK;
+    return judge_others(j, all, sizeof all / sizeof *all, config_find(c, "model", "demand"), "rows on demand");
 }

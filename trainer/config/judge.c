@@ -4,6 +4,12 @@
 #include <stdarg.h>
 #include <string.h>
 
+err_t judge_others(judge *j, const judge_other *all, size_t n, int with, const char *subject) {
+    for (size_t k = 0; k < n; k++)
+        if (all[k].is) return judge_refuse(j, ROWS(all[k].row, with), "%s %s", subject, all[k].why);
+    return ERR_OK;
+}
+
 void judge_number(judge *j, double number) {
     if (number > 0 && j->numbers < JUDGE_NUMBERS) j->number[j->numbers++] = number;
 }

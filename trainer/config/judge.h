@@ -32,6 +32,16 @@ typedef struct judge {
 err_t judge_refuse(judge *j, const int *rows, int count, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void judge_number(judge *j, double number);
 
+// What does not go with a setting: a key, whether it is set so, and why it can't be.
+typedef struct judge_other {
+    int row;
+    bool is;
+    const char *why;
+} judge_other;
+
+// Refuses the first of n that is set so, beside row `with`: "SUBJECT WHY".
+err_t judge_others(judge *j, const judge_other *all, size_t n, int with, const char *subject);
+
 // Asks a rule.
 #define RULE(j, call) \
     do { \

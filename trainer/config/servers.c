@@ -3,6 +3,7 @@
 #include "trainer/config/judge.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static const char *mode_of(const config *c) {
     static const char *const text[] = {SERVER_WORDS(WORD_NAME)};
@@ -30,17 +31,11 @@ static err_t judge_work(judge *j) {
                         c->server.count, c->parallel.pipeline);
 }
 
-// What does not know servers that apply each gradient when it comes: a key, and whether it is set so; and why it can't
-// be.
-typedef struct stranger {
-    int row;
-    bool is;
-    const char *why;
-} stranger;
-
+// What does not know servers that apply each gradient when it comes.
 static err_t judge_beside_served(judge *j) {
     const config *c = j->c;
-    const stranger all[] = {
+    char mode[32];
+    const judge_other all[] = {
         {ROW(device, backend), c->resolved.kind == DEVICE_CUDA, "works on CPUs: set [device] backend = cpu"},
         {ROW(precision, compute), c->precision.compute == FP16, "has no loss scale that all ranks agree on"},
         {ROW(parallel, zero), c->parallel.zero != 1, "has whole weights and gradients on each worker, as zero = 1"},
@@ -67,10 +62,8 @@ static err_t judge_beside_served(judge *j) {
         {ROW(snapshot, live), c->cluster.elastic && c->snapshot.live,
          "has no step of which all ranks hold the same but those where they meet"},
     };
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        if (all[k].is)
-            return judge_refuse(j, ROWS(all[k].row, ROW(server, mode)), "mode = %s %s", mode_of(c), all[k].why);
-    return ERR_OK;
+    snprintf(mode, sizeof mode, "mode = %s", mode_of(c));
+    return judge_others(j, all, sizeof all / sizeof *all, ROW(server, mode), mode);
 }
 
 err_t judge_servers(judge *j) {
