@@ -91,6 +91,10 @@ hybrid_repeats() {
     grep -q '^drop 1 ' runs/hybrid/served-0.log || fail "nothing of worker 1 came too late"
     [ "$(late hybrid)" -eq "$(grep -c '^drop ' runs/hybrid/served-0.log)" ] ||
         fail "the log has $(late hybrid) late gradients, the record $(grep -c '^drop ' runs/hybrid/served-0.log)"
+    # the record says when a step is closed, and no clock does
+    served hybrid-hasty device.ranks=6 server.count=2 server.mode=hybrid server.timeout=0.0001 server.replay=runs/hybrid \
+        run.faults=drag@1x1000000:1
+    like runs/hybrid runs/hybrid-hasty
     # all take 40 ms, worker 1 twice as long, so it is a step late
     repeats decays device.ranks=5 server.mode=hybrid server.timeout=0.01 server.late=decay \
         "run.faults=drag@1x1000000,twice@1x1000000:1"
