@@ -268,7 +268,7 @@ refused() {
 wrong_settings() {
     rm -rf runs
     for key in heads layers embed vocab context dropout head_chunks; do
-        refused "$key = 4" "$key: no such key" "(keys: type inputs hidden classes activation init_from init_missing init_resize;"
+        refused "$key = 4" "$key: no such key" "(keys: type inputs hidden classes activation init_from init_missing init_resize demand_mb;"
     done
     refused "hidden = 256 x" 'hidden: expected at most 64 widths from 1 to 1048576, such as 256 128, found `256 x` at `x`'
     refused "hidden = 256,128" 'found `256,128`'
