@@ -367,5 +367,6 @@ void loader_close(loader *l) {
     pthread_cond_destroy(&l->less);
     pthread_cond_destroy(&l->more);
     pthread_mutex_destroy(&l->lock);
+    free(l->ask);
     free(l);
 }

@@ -129,7 +129,7 @@ other_models_repeat() {
 
 # Embeddings of clicks.
 clicks_repeat() {
-    mv base.ini other.ini
+    mkdir clicks && cd clicks || fail "no directory"
     ini >base.ini <<END
 run steps=6 dir=runs
 device backend=cpu threads=1
@@ -148,7 +148,6 @@ END
     settings clicks-again $clicks server.replay=runs/clicks
     expect 0 train clicks-again
     like runs/clicks runs/clicks-again
-    mv other.ini base.ini
 }
 
 # --- what differs from sync -------------------------------------------------------------------------------------------
