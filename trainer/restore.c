@@ -265,11 +265,12 @@ static err_t say_damage(session *x, monitor *m) {
 
 // The step after which all that are left have kept what they held alike, if the log has it; -1: there is none.
 static err_t live_step(session *x, const session_recalled *r, int64_t *step) {
-    int64_t logged = -r->logged, lowest = -r->kept, highest = r->kept == RECALL_NEW ? -1 : r->kept;
+    const bool new = r->kept == RECALL_NEW;  // such a rank has kept nothing, and is not asked
+    int64_t logged = -r->logged, lowest = new ? INT64_MIN : -r->kept, highest = new ? -1 : r->kept;
     TRY(comm_agree_max(x->ranks, &logged, x->s));
     TRY(comm_agree_max(x->ranks, &lowest, x->s));
     TRY(comm_agree_max(x->ranks, &highest, x->s));
-    *step = -lowest == highest && highest <= -logged ? highest : -1;
+    *step = lowest == -highest && highest <= -logged ? highest : -1;
     return ERR_OK;
 }
 
