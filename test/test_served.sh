@@ -41,7 +41,7 @@ repeats() {
     like "runs/$what" "runs/$what-again"
 }
 
-# How many updates the newest checkpoint has behind it.
+# updates RUN: how many were made before its newest checkpoint.
 updates() { sed -n 's/.*"adam_t": *\([0-9]*\).*/\1/p' "$(newest runs/"$1")/manifest.json"; }
 
 # --- the same bits ----------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ stopped_and_moved() {
     set_up moved $long device.ranks=5 server.mode=bounded log.hash_every=0 log.watch=yes
     start "$bin" base.ini moved.ini
     until_step runs/moved 20
-    until_true 20 grep -q '"stale":[0-9][0-9.]*,"late":0,"waiting":' runs/moved/status.json
+    until_true 20 grep -qs '"stale":[0-9][0-9.]*,"late":0,"waiting":' runs/moved/status.json
     kill -TERM "$pid"
     comes_to 75
     says "asked to stop; saved step" "gradients applied"
@@ -243,6 +243,18 @@ stopped_and_moved() {
     set_up moved $long device.ranks=4 server.count=2 server.mode=bounded log.hash_every=0 \
         run.steps=$((at + 10))
     expect 0 train moved
+}
+
+# A fork may begin in the middle of a period, whose first one is shorter then: all meet after the same steps as ever.
+forked_between_meetings() {
+    set_up odd $small device.ranks=4 server.mode=sync server.count=0 run.steps=7 eval.every=0 log.hash_every=0
+    expect 0 train odd
+    set_up even $small device.ranks=5 server.mode=async server.record=yes
+    expect 0 "$bin" fork runs/odd@7 even base.ini even.ini
+    expect 0 train even
+    [ "$(grep '^period' runs/even/served-0.log | tr '\n' ';')" = "period 8 10;period 11 15;period 16 20;" ] ||
+        fail "periods: $(grep '^period' runs/even/served-0.log | tr '\n' ';')"
+    [ "$(newest_name runs/even)" = step-00000020 ] || fail "the last step is not saved"
 }
 
 # late RUN: how many gradients came too late, by its log.
@@ -341,6 +353,7 @@ try killed_and_repeated
 try killed_ranks_count_once
 try killed_ranks_wait_for_none
 try stopped_and_moved
+try forked_between_meetings
 try damaged_data_ends_it
 try another_run_is_refused
 try near_a_server_of_its_own

@@ -365,7 +365,7 @@ static err_t compare_plans(run *r) {
 // The steps up to where all ranks meet, where servers do not wait for all of a step.
 static err_t advance_period(run *r, step_wish *wish) {
     const config *c = r->x.cfg;
-    int64_t from = run_step(r), last = from + c->server.every;  // all that may end a run is a multiple of it
+    int64_t from = run_step(r), last = (from / c->server.every + 1) * c->server.every;  // a fork may begin anywhere
     served_results got;
     TRY(session_period(&r->x, last, &got));
     run_show_reading(r, clock_now());
