@@ -115,38 +115,9 @@ static err_t judge_beside_islands(judge *j) {
     return ERR_OK;
 }
 
-// What shows or keeps the weights does so where all ranks hold the same.
-static err_t judge_boundaries(judge *j) {
-    const config *c = j->c;
-    const struct {
-        int row;
-        int64_t every;
-    } due[] = {{ROW(run, steps), c->run.epochs > 0 ? 0 : c->run.steps},
-               {ROW(checkpoint, every), c->checkpoint.every},
-               {ROW(eval, every), c->eval.every},
-               {ROW(sample, every), c->sample.tokens ? c->sample.every : 0},
-               {ROW(snapshot, every), c->cluster.elastic ? c->snapshot.every : 0},
-               {ROW(log, hash_every), c->log.hash_every}};
-    const bool served = config_is_served(c);
-    const int64_t period = config_period(c);
-    for (size_t k = 0; k < sizeof due / sizeof *due; k++) {
-        if (due[k].every % period == 0) continue;
-        const setting *s = config_key(due[k].row);
-        judge_number(j, (double)((due[k].every / period + 1) * period));
-        if (due[k].every > period) judge_number(j, (double)(due[k].every / period * period));
-        return judge_refuse(j, ROWS(due[k].row, served ? ROW(server, every) : ROW(outer, every)),
-                            "[%s] %s = %" PRId64 " is no multiple of [%s] every = %" PRId64
-                            ", and only then do %s hold the same weights",
-                            s->section, s->key, due[k].every, served ? "server" : "outer", period,
-                            served ? "all ranks" : "the islands");
-    }
-    return ERR_OK;
-}
-
 err_t judge_outer(judge *j) {
     RULE(j, judge_islands(j));
     RULE(j, judge_fragments(j));
     RULE(j, judge_beside_islands(j));
-    RULE(j, judge_boundaries(j));
     return ERR_OK;
 }

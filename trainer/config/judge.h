@@ -69,6 +69,9 @@ err_t judge_ranks(judge *j, int world);
 // trainer/config/islands.c: the rules of [outer], of a layout whose other rules hold.
 err_t judge_outer(judge *j);
 
+// trainer/config/periods.c: which steps may be followed by what shows or keeps the weights.
+err_t judge_periods(judge *j);
+
 // trainer/config/servers.c: the rules of [server] that need no number of ranks.
 err_t judge_servers(judge *j);
 

@@ -256,6 +256,7 @@ static err_t judge_shared(judge *j) {
 
 err_t judge_layout(judge *j) {
     RULE(j, judge_outer(j));
+    RULE(j, judge_periods(j));
     RULE(j, judge_tensor(j));
     RULE(j, judge_token_slices(j));
     RULE(j, judge_context(j));
