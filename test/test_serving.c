@@ -22,6 +22,8 @@ static uint32_t draw(chance *c, uint32_t below) {
     return x[0] % below;
 }
 
+enum { STEPS = 64 };  // most of a period
+
 // --- tickets ---------------------------------------------------------------------------------------------------------
 
 // A worker asks, pulls and pushes, as trainer/step/served.c does.
@@ -50,9 +52,9 @@ static void check_pull(const serving *x, int64_t step, const int *applied) {
 // Runs a period. given, applied: how often each ticket was given, how many pushes of each step were applied.
 static void run_period(const serving_rules *r, int64_t first, int64_t last, chance *c) {
     serving x;
-    int n = r->workers, left = 0, applied[64] = {0}, given[64 * 8] = {0};
+    int n = r->workers, left = 0, room[STEPS], applied[STEPS] = {0}, given[STEPS * 8] = {0};
     worker w[8] = {{ASK_NOTHING, 0, false}};
-    assert_true(serving_begin(&x, r, first, last));
+    serving_begin(&x, r, first, last, room);
     for (int k = 0; k < n; k++) w[k].asks = ASK_NEXT;
     while (left < n) {
         int k = choose(&x, w, n, c);
@@ -75,7 +77,6 @@ static void run_period(const serving_rules *r, int64_t first, int64_t last, chan
     }
     for (int64_t t = 0; t < (last - first + 1) * n; t++) assert_int_equal(given[t], 1);
     assert_true(serving_has_ended(&x) && x.done == last);
-    serving_end(&x);
 }
 
 static void test_each_ticket_is_given_once(void **state) {
@@ -94,8 +95,9 @@ static void test_each_ticket_is_given_once(void **state) {
 static void test_bounded_waits_for_the_slowest(void **state) {
     (void)state;
     serving x;
+    int room[STEPS];
     serving_rules r = {.kind = SERVE_BOUNDED, .workers = 2, .staleness = 1};
-    assert_true(serving_begin(&x, &r, 1, 5));
+    serving_begin(&x, &r, 1, 5, room);
     assert_true(serving_has(&x, 0) && serving_has(&x, 9) && !serving_has(&x, -1) && !serving_has(&x, 10));
     for (int64_t t = 0; t < 6; t++) assert_int_equal(serving_next(&x, (int)(t % 2)), t);
     assert_true(serving_may(&x, ASK_PULL, 0, 2) && !serving_may(&x, ASK_PULL, 0, 4));
@@ -104,15 +106,14 @@ static void test_bounded_waits_for_the_slowest(void **state) {
     assert_true(serving_push(&x, 1, 1, 0) == PUSH_APPLY && x.done == 1);
     assert_true(serving_may(&x, ASK_PULL, 0, 4) && !serving_may(&x, ASK_PULL, 0, 6));
     assert_true(serving_push(&x, 1, 3, 0) == PUSH_APPLY && x.done == 2);
-    serving_end(&x);
 }
 
 // --- hybrid ----------------------------------------------------------------------------------------------------------
 
-static serving open_hybrid(bool decays) {
+static serving open_hybrid(bool decays, int *room) {
     serving x;
     serving_rules r = {.kind = SERVE_HYBRID, .workers = 3, .timeout_s = 2, .decays = decays};
-    assert_true(serving_begin(&x, &r, 4, 6));
+    serving_begin(&x, &r, 4, 6, room);
     return x;
 }
 
@@ -125,7 +126,8 @@ static void pull_next(serving *x, int worker) {
 
 static void test_hybrid_waits_for_all_or_for_a_while(void **state) {
     (void)state;
-    serving x = open_hybrid(false);
+    int room[STEPS];
+    serving x = open_hybrid(false, room);
     for (int k = 0; k < 3; k++) pull_next(&x, k);
     assert_true(!serving_may(&x, ASK_NEXT, 1, 0) && !serving_closes(&x, 1e9) && serving_deadline(&x) == 0);
     assert_true(serving_push(&x, 1, 10, 7) == PUSH_HOLD && serving_push(&x, 0, 9, 8) == PUSH_HOLD);
@@ -146,12 +148,12 @@ static void test_hybrid_waits_for_all_or_for_a_while(void **state) {
     pull_next(&x, 2);
     assert_true(!serving_closes(&x, 12) && serving_closes(&x, 13));
     assert_true(serving_push(&x, 2, 17, 12) == PUSH_HOLD && serving_closes(&x, 12));
-    serving_end(&x);
 }
 
 static void test_hybrid_counts_late_ones_less(void **state) {
     (void)state;
-    serving x = open_hybrid(true);
+    int room[STEPS];
+    serving x = open_hybrid(true, room);
     for (int k = 0; k < 3; k++) pull_next(&x, k);
     assert_true(serving_push(&x, 0, 9, 1) == PUSH_HOLD);
     serving_close(&x);
@@ -168,16 +170,16 @@ static void test_hybrid_counts_late_ones_less(void **state) {
     serving_close(&x);
     assert_true(serving_has_ended(&x) && serving_next(&x, 1) == SERVE_END && serving_may(&x, ASK_NEXT, 0, 0));
     assert_true(serving_push(&x, 1, 16, 9) == PUSH_DROP);  // of the last step, which is over
-    serving_end(&x);
 }
 
-// A server that is behind the first one holds back what is of a step that it has not come to.
+// A server may still be at an earlier step than the first one. Until it has closed that step, it answers nothing about
+// later ones.
 static void test_hybrid_holds_back_what_is_early(void **state) {
     (void)state;
-    serving x = open_hybrid(false);
+    int room[STEPS];
+    serving x = open_hybrid(false, room);
     assert_true(serving_may(&x, ASK_PULL, 0, 9) && !serving_may(&x, ASK_PULL, 0, 12));
     assert_true(serving_may(&x, ASK_PUSH, 0, 9) && !serving_may(&x, ASK_PUSH, 0, 12));
-    serving_end(&x);
 }
 
 // --- records ---------------------------------------------------------------------------------------------------------

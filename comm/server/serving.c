@@ -3,20 +3,14 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
-bool serving_begin(serving *x, const serving_rules *r, int64_t first, int64_t last) {
+void serving_begin(serving *x, const serving_rules *r, int64_t first, int64_t last, int *applied) {
     assert(r->workers >= 1 && r->workers <= SERVE_WORKERS && first >= 1 && last >= first);
-    *x = (serving){.rules = *r, .first = first, .last = last, .done = first - 1, .open = first};
+    *x = (serving){.rules = *r, .first = first, .last = last, .done = first - 1, .open = first, .applied = applied};
     x->next = (first - 1) * r->workers;
-    x->applied = calloc((size_t)(last - first + 1), sizeof *x->applied);
+    memset(applied, 0, (size_t)(last - first + 1) * sizeof *applied);
     for (int k = 0; k < r->workers; k++) x->held[k] = -1;
-    return x->applied;
-}
-
-void serving_end(serving *x) {
-    free(x->applied);
-    x->applied = NULL;
 }
 
 bool serving_has(const serving *x, int64_t ticket) {

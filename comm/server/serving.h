@@ -50,7 +50,7 @@ typedef struct serving {
     int64_t first, last;  // steps of the period
     int64_t next;         // ticket that no worker has yet
     int64_t done;         // all pushes of steps up to this one are applied
-    int *applied;         // [last - first + 1] pushes of each step
+    int *applied;         // [last - first + 1] pushes of each step; the caller's
     int64_t open;         // hybrid: the step whose pushes are awaited; last + 1: none
     double since;         // hybrid: when the first push was held for it; 0: none is
     // [workers] the step for which it pulled last; has it not pushed since? The ticket that is held of it, -1: none
@@ -61,9 +61,8 @@ typedef struct serving {
 static inline int64_t serving_step(const serving_rules *r, int64_t ticket) { return ticket / r->workers + 1; }
 static inline int serving_share(const serving_rules *r, int64_t ticket) { return (int)(ticket % r->workers); }
 
-// Begins a period. false: no memory.
-bool serving_begin(serving *x, const serving_rules *r, int64_t first, int64_t last);
-void serving_end(serving *x);
+// Begins a period. applied [last - first + 1]: its own until the period has ended.
+void serving_begin(serving *x, const serving_rules *r, int64_t first, int64_t last, int *applied);
 
 // Is it a ticket of the period?
 bool serving_has(const serving *x, int64_t ticket);

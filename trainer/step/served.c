@@ -2,6 +2,7 @@
 #include "trainer/step/served.h"
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "trainer/step/executor.h"
 #include "trainer/step/finish.h"
 #include "trainer/step/schedule.h"
@@ -21,7 +22,7 @@ struct served {
     int64_t lanes;  // of a share
     served_record record;
     served_replay replay;
-    bool records, replays;
+    server *server;       // of a rank that is one
     step_result *result;  // [most]
     served_step *step;    // [most]
     served_step all;      // sums over the steps so far
@@ -36,20 +37,29 @@ static int workers(const served *x) { return x->rules.workers; }
 static const char *const mode_of[] = {[SERVE_ASYNC] = "async", [SERVE_BOUNDED] = "bounded", [SERVE_HYBRID] = "hybrid"};
 
 static err_t open_records(served *x, const served_options *o) {
-    int server = x->r->ranks->rank - workers(x);
-    const served_about about = {server, servers(x), workers(x), mode_of[x->rules.kind]};
-    char path[1024];
-    if (!serves(x)) return ERR_OK;
+    int number = x->r->ranks->rank - workers(x);
+    const served_about about = {number, servers(x), workers(x), mode_of[x->rules.kind]};
+    char path[IO_PATH];
     if (o->replay) {
-        snprintf(path, sizeof path, "%s/served-%d.log", o->replay, server);
+        TRY(io_path(path, "%s/served-%d.log", o->replay, number));
         TRY(served_replay_open(&x->replay, path, &about, o->after));
-        x->replays = true;
     }
     if (!o->record) return ERR_OK;
-    snprintf(path, sizeof path, "%s/served-%d.log", o->record, server);
-    TRY(served_record_open(&x->record, path, &about, o->after));
-    x->records = true;
-    return ERR_OK;
+    TRY(io_path(path, "%s/served-%d.log", o->record, number));
+    return served_record_open(&x->record, path, &about, o->after);
+}
+
+static err_t open_parts(served *x, const served_options *o) {
+    x->result = calloc((size_t)o->most, sizeof *x->result);
+    x->step = calloc((size_t)o->most, sizeof *x->step);
+    if (!x->result || !x->step) return err_set(ERR_INTERNAL, "no memory for periods");
+    if (!serves(x)) return ERR_OK;
+    TRY(open_records(x, o));
+    return server_open(&x->server, &(server_options){.r = x->r,
+                                                     .rules = &x->rules,
+                                                     .most = o->most,
+                                                     .record = o->record ? &x->record : NULL,
+                                                     .replay = o->replay ? &x->replay : NULL});
 }
 
 err_t served_open(served **out, step_runner *r, const served_options *o) {
@@ -57,10 +67,7 @@ err_t served_open(served **out, step_runner *r, const served_options *o) {
     if (!x) return err_set(ERR_INTERNAL, "no memory for periods");
     x->r = r, x->rules = o->rules;
     x->lanes = r->cfg->resolved.lanes / r->shares;
-    x->result = calloc((size_t)o->most, sizeof *x->result);
-    x->step = calloc((size_t)o->most, sizeof *x->step);
-    err_t rc = x->result && x->step ? open_records(x, o) : err_set(ERR_INTERNAL, "no memory for periods");
-    rc = comm_agree_ok(r->ranks, rc, r->s);
+    err_t rc = comm_agree_ok(r->ranks, open_parts(x, o), r->s);
     if (rc == ERR_OK) return ERR_OK;
     served_close(x);
     *out = NULL;
@@ -69,6 +76,7 @@ err_t served_open(served **out, step_runner *r, const served_options *o) {
 
 void served_close(served *x) {
     if (!x) return;
+    server_close(x->server);
     served_record_close(&x->record);
     served_replay_close(&x->replay);
     free(x->result), free(x->step);
@@ -228,12 +236,7 @@ static err_t meet(const served *x, int64_t first, int64_t last) {
 // --- a period --------------------------------------------------------------------------------------------------------
 
 static err_t run_here(served *x, loader *data, int64_t first, int64_t last) {
-    if (!serves(x)) return work(x, data);
-    const server_options o = {.r = x->r,
-                              .rules = &x->rules,
-                              .record = x->records ? &x->record : NULL,
-                              .replay = x->replays ? &x->replay : NULL};
-    return server_serve(&o, first, last, x->step);
+    return serves(x) ? server_serve(x->server, first, last, x->step) : work(x, data);
 }
 
 static void add_up(served *x, int64_t steps) {

@@ -16,8 +16,6 @@
 
 enum { LOOK_MS = 200 };  // at most so long the rank's thread sleeps: it shows that it lives
 
-typedef struct server server;
-
 // What a worker's thread asks of the rank's.
 typedef enum { QUIET, ASKS_SQUARES, ASKS_NEXT, ASKS_PULL, ASKS_PUSH } question;
 
@@ -30,27 +28,34 @@ typedef struct client {
     pthread_cond_t told;
     // Guarded by the server's lock:
     question asks;
-    bool answered, left;
+    bool answered;
     uint64_t number;   // of the question, in the order in which they came
     int64_t ticket;    // that it is about; of NEXT: the answer
     served_head push;  // what the worker says of its gradient, and the answer to SQUARES
     int64_t version;   // updates when its weights were read
 } client;
 
-struct server {
-    const server_options *o;
-    step_runner *r;
-    serving now;
-    int workers, started, left;
-    client *client;  // [workers]
+// The period under way.
+typedef struct period {
     served_step *step;
     int64_t updates, pushes, dropped;
-    double ended;  // when the last step was whole
+    double ended;       // when the last step was whole
+    int started, left;  // threads
+    bool stopped;       // a worker has no data: nothing is updated any more
+} period;
+
+struct server {
+    server_options o;
+    step_runner *r;
+    int workers;
+    int *applied;    // [most] of the period (serving.h)
+    client *client;  // [workers]
+    serving now;
+    period at;
     pthread_mutex_t lock;
     pthread_cond_t news;
     uint64_t asked;  // questions so far
-    bool stopped;    // a worker has no data: nothing is updated any more
-    bool failed;
+    bool failed;     // for good
     err_record why;
 };
 
@@ -133,7 +138,7 @@ static void *serve_client(void *arg) {
     client *k = arg;
     if (converse(k) != ERR_OK) fail(k->of);
     pthread_mutex_lock(&k->of->lock);
-    k->left = true, k->of->left++;
+    k->of->at.left++;
     pthread_cond_signal(&k->of->news);
     pthread_mutex_unlock(&k->of->lock);
     return NULL;
@@ -142,12 +147,12 @@ static void *serve_client(void *arg) {
 // --- records ---------------------------------------------------------------------------------------------------------
 
 static err_t note(server *x, served_event what, int64_t a, int64_t b) {
-    return x->o->record ? served_write(x->o->record, (served_line){what, a, b}) : ERR_OK;
+    return x->o.record ? served_write(x->o.record, (served_line){what, a, b}) : ERR_OK;
 }
 
 // The line that comes next in the record that is repeated has been done.
 static err_t follow(server *x, served_event what, int64_t a, int64_t b) {
-    served_replay *p = x->o->replay;
+    served_replay *p = x->o.replay;
     char expected[SERVED_TEXT], found[SERVED_TEXT];
     TRY(note(x, what, a, b));
     if (!p) return ERR_OK;
@@ -182,7 +187,7 @@ static err_t answer_squares(server *x, client *k) {
 }
 
 static err_t answer_next(server *x, client *k) {
-    k->ticket = x->stopped ? SERVE_END : serving_next(&x->now, k->worker);
+    k->ticket = x->at.stopped ? SERVE_END : serving_next(&x->now, k->worker);
     if (k->ticket != SERVE_END) TRY(follow(x, SERVED_NEXT, k->worker, k->ticket));
     tell(k);
     return ERR_OK;
@@ -191,7 +196,7 @@ static err_t answer_next(server *x, client *k) {
 static err_t answer_pull(server *x, client *k) {
     const train_state *t = x->r->state;
     memcpy(k->place, t->weights.t.data, t->zero.shard_values * dtype_bytes(t->o.compute));
-    k->version = x->updates;
+    k->version = x->at.updates;
     serving_pull(&x->now, k->worker, k->ticket);
     TRY(follow(x, SERVED_PULL, k->worker, k->ticket));
     tell(k);
@@ -218,22 +223,22 @@ static int questions(const server *x) {
 // A gradient that counts, in the step that is counted now.
 static void count(server *x, const client *k) {
     const serving *n = &x->now;
-    int64_t at = n->rules.kind == SERVE_HYBRID ? n->open - n->first : x->pushes / x->workers;
-    served_step *to = &x->step[at];
-    x->pushes++;
+    int64_t at = n->rules.kind == SERVE_HYBRID ? n->open - n->first : x->at.pushes / x->workers;
+    served_step *to = &x->at.step[at];
+    x->at.pushes++;
     to->pushes++;
     to->loss += (k->push.loss - to->loss) / (double)to->pushes;
     to->norm += (norm_of(x, k) - to->norm) / (double)to->pushes;
-    to->missed += ((double)(x->updates - k->version) - to->missed) / (double)to->pushes;
+    to->missed += ((double)(x->at.updates - k->version) - to->missed) / (double)to->pushes;
     to->waiting += ((double)questions(x) - (k->asks != QUIET) - to->waiting) / (double)to->pushes;
-    to->stale[stale_class(x->updates - k->version)]++;
+    to->stale[stale_class(x->at.updates - k->version)]++;
 }
 
 static void end_step(server *x, int64_t at) {
     double now = clock_now();
-    x->step[at].ms = 1e3 * (now - x->ended);
-    x->step[at].dropped = x->dropped;
-    x->ended = now, x->dropped = 0;
+    x->at.step[at].ms = 1e3 * (now - x->at.ended);
+    x->at.step[at].dropped = x->at.dropped;
+    x->at.ended = now, x->at.dropped = 0;
 }
 
 static err_t apply(server *x, client *k) {
@@ -243,14 +248,14 @@ static err_t apply(server *x, client *k) {
     t->sum.data = k->place;
     err_t rc = finish_pushed(x->r, k->push.squares, schedule_lr(x->r->cfg, serving_step(&x->now.rules, k->ticket)));
     t->sum.data = sum;
-    x->updates++;
-    if (x->pushes % x->workers == 0) end_step(x, x->pushes / x->workers - 1);
+    x->at.updates++;
+    if (x->at.pushes % x->workers == 0) end_step(x, x->at.pushes / x->workers - 1);
     return rc;
 }
 
 // Nothing counts any more: who waits for a step to be closed goes on, to hear that the period has ended.
 static void stop(server *x) {
-    x->stopped = true;
+    x->at.stopped = true;
     for (int k = 0; k < x->workers; k++)
         if (x->now.held[k] >= 0) tell(&x->client[k]);
     serving_close(&x->now);
@@ -258,11 +263,11 @@ static void stop(server *x) {
 
 static err_t answer_push(server *x, client *k) {
     serving_fate fate = PUSH_DROP;
-    if (k->push.failed && !x->stopped) stop(x);
-    if (!x->stopped) {
+    if (k->push.failed && !x->at.stopped) stop(x);
+    if (!x->at.stopped) {
         fate = serving_push(&x->now, k->worker, k->ticket, clock_now());
         if (fate == PUSH_APPLY) TRY(apply(x, k));
-        x->dropped += fate == PUSH_DROP;
+        x->at.dropped += fate == PUSH_DROP;
         TRY(follow(x, fate == PUSH_DROP ? SERVED_DROP : SERVED_PUSH, k->worker, k->ticket));
     }
     if (fate == PUSH_HOLD) k->asks = QUIET;  // answered when the step is closed
@@ -314,7 +319,7 @@ static err_t close_step(server *x) {
     for (int k = 0; k < x->workers; k++)
         if (x->now.held[k] >= 0) count(x, &x->client[k]);
     TRY(finish_pushed(x->r, squares, schedule_lr(x->r->cfg, step)));
-    x->updates++;
+    x->at.updates++;
     end_step(x, step - x->now.first);
     for (int k = 0; k < x->workers; k++)
         if (x->now.held[k] >= 0) tell(&x->client[k]);
@@ -323,8 +328,8 @@ static err_t close_step(server *x) {
 }
 
 static bool closes(const server *x) {
-    const served_replay *p = x->o->replay;
-    if (x->stopped) return false;
+    const served_replay *p = x->o.replay;
+    if (x->at.stopped) return false;
     if (p) return serving_holds(&x->now) && !p->ended && p->now.what == SERVED_CLOSE;
     return serving_closes(&x->now, clock_now());
 }
@@ -333,13 +338,13 @@ static bool closes(const server *x) {
 
 static bool may(const server *x, const client *k) {
     static const serving_ask ask[] = {[ASKS_NEXT] = ASK_NEXT, [ASKS_PULL] = ASK_PULL, [ASKS_PUSH] = ASK_PUSH};
-    return x->stopped || serving_may(&x->now, ask[k->asks], k->worker, k->ticket);
+    return x->at.stopped || serving_may(&x->now, ask[k->asks], k->worker, k->ticket);
 }
 
 // In a run that repeats a record: is it this worker's turn? One that gets no ticket any more is in no record.
 static bool has_turn(const server *x, const client *k) {
-    const served_replay *p = x->o->replay;
-    if (!p || p->ended || x->stopped) return true;
+    const served_replay *p = x->o.replay;
+    if (!p || p->ended || x->at.stopped) return true;
     if (k->asks == ASKS_NEXT && serving_has_ended(&x->now)) return true;
     return p->now.what <= SERVED_DROP && p->now.a == k->worker;
 }
@@ -359,25 +364,60 @@ static client *choose(server *x) {
 static void sleep_until_news(server *x) {
     struct timespec t;
     double most = clock_now() + 1e-3 * LOOK_MS, until = serving_deadline(&x->now);
-    if (until == 0 || until > most || x->o->replay) until = most;
+    if (until == 0 || until > most || x->o.replay) until = most;
     t.tv_sec = (time_t)until, t.tv_nsec = (long)(1e9 * (until - (double)t.tv_sec));
     pthread_cond_timedwait(&x->news, &x->lock, &t);
 }
 
 // The lock is held while something is answered: threads receive meanwhile, and wait with what they ask next.
 static err_t serve(server *x) {
-    while (x->left < x->workers && !x->failed) {
+    while (x->at.left < x->workers && !x->failed) {
         client *k = choose(x);
         if (k) TRY(answer(x, k));
         else if (closes(x)) TRY(close_step(x));
         else sleep_until_news(x);
     }
-    while (!x->failed && !x->stopped && serving_holds(&x->now)) TRY(close_step(x));
-    x->step[x->now.last - x->now.first].dropped += x->dropped;  // after the last step was whole
+    while (!x->failed && !x->at.stopped && serving_holds(&x->now)) TRY(close_step(x));
+    x->at.step[x->now.last - x->now.first].dropped += x->at.dropped;  // after the last step was whole
     return x->failed ? err_restore(&x->why) : ERR_OK;
 }
 
 // --- a period --------------------------------------------------------------------------------------------------------
+
+// Each may wake all others, so all are as at the beginning before one is started.
+static err_t start(server *x) {
+    for (int i = 0; i < x->workers; i++) x->client[i].asks = QUIET, x->client[i].answered = false;
+    for (; x->at.started < x->workers; x->at.started++) {
+        client *k = &x->client[x->at.started];
+        TRY(thread_start(&k->thread, "lockstep/serve", serve_client, k));
+    }
+    return ERR_OK;
+}
+
+// Threads that wait for what a worker says end when the run does.
+static void end(server *x, err_t rc) {
+    comm *c = x->r->ranks;
+    if (rc != ERR_OK) fail(x);
+    if (rc != ERR_OK && c->table->query(c) == ERR_OK) c->table->abort(c, x->why.text);
+    for (int k = 0; k < x->at.started; k++) pthread_join(x->client[k].thread, NULL);
+    if (rc != ERR_OK) err_restore(&x->why);
+}
+
+err_t server_serve(server *x, int64_t first, int64_t last, served_step *step) {
+    x->at = (period){.step = step, .ended = clock_now()};
+    serving_begin(&x->now, x->o.rules, first, last, x->applied);
+    TRY(follow(x, SERVED_PERIOD, first, last));
+    err_t rc = start(x);
+    pthread_mutex_lock(&x->lock);
+    if (rc == ERR_OK) rc = serve(x);
+    pthread_mutex_unlock(&x->lock);
+    end(x, rc);
+    TRY(rc);
+    if (!x->at.stopped) TRY(follow(x, SERVED_END, first, last));
+    return x->o.record ? served_flush(x->o.record) : ERR_OK;
+}
+
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 static void open_clients(server *x) {
     for (int i = 0; i < x->workers; i++) {
@@ -389,56 +429,28 @@ static void open_clients(server *x) {
     }
 }
 
-// Each may wake all others, so all are open before one is started, and over before one is closed.
-static err_t start(server *x) {
-    open_clients(x);
-    for (; x->started < x->workers; x->started++) {
-        client *k = &x->client[x->started];
-        TRY(thread_start(&k->thread, "lockstep/serve", serve_client, k));
-    }
-    return ERR_OK;
-}
-
-// Threads that wait for what a worker says end when the run does.
-static void end(server *x, err_t rc) {
-    comm *c = x->r->ranks;
-    if (rc != ERR_OK) fail(x);
-    if (rc != ERR_OK && c->table->query(c) == ERR_OK) c->table->abort(c, x->why.text);
-    for (int k = 0; k < x->started; k++) pthread_join(x->client[k].thread, NULL);
-    for (int k = 0; k < x->workers; k++) pthread_cond_destroy(&x->client[k].told);
-    if (rc != ERR_OK) err_restore(&x->why);
-}
-
-static err_t open_server(server *x) {
+err_t server_open(server **out, const server_options *o) {
+    server *x = *out = calloc(1, sizeof *x);
     pthread_condattr_t by;
+    if (!x) return err_set(ERR_INTERNAL, "no memory for a server");
+    x->o = *o, x->r = o->r, x->workers = o->rules->workers;
     pthread_condattr_init(&by);
     pthread_condattr_setclock(&by, CLOCK_MONOTONIC);
     pthread_cond_init(&x->news, &by);
     pthread_condattr_destroy(&by);
     pthread_mutex_init(&x->lock, NULL);
+    x->applied = calloc((size_t)o->most, sizeof *x->applied);
+    x->client = calloc((size_t)x->workers, sizeof *x->client);
+    if (!x->applied || !x->client) return err_set(ERR_INTERNAL, "no memory to serve %d workers", x->workers);
+    open_clients(x);
     return ERR_OK;
 }
 
-static err_t serve_period(server *x, int64_t first, int64_t last) {
-    TRY(follow(x, SERVED_PERIOD, first, last));
-    err_t rc = start(x);
-    pthread_mutex_lock(&x->lock);
-    if (rc == ERR_OK) rc = serve(x);
-    pthread_mutex_unlock(&x->lock);
-    end(x, rc);
-    TRY(rc);
-    if (!x->stopped) TRY(follow(x, SERVED_END, first, last));
-    return x->o->record ? served_flush(x->o->record) : ERR_OK;
-}
-
-err_t server_serve(const server_options *o, int64_t first, int64_t last, served_step *step) {
-    server x = {.o = o, .r = o->r, .workers = o->rules->workers, .step = step, .ended = clock_now()};
-    x.client = calloc((size_t)x.workers, sizeof *x.client);
-    err_t rc = x.client && serving_begin(&x.now, o->rules, first, last)
-                   ? open_server(&x)
-                   : err_set(ERR_INTERNAL, "no memory to serve %d workers", x.workers);
-    if (rc == ERR_OK) rc = serve_period(&x, first, last);
-    serving_end(&x.now);
-    free(x.client);
-    return rc;
+void server_close(server *x) {
+    if (!x) return;
+    for (int k = 0; x->client && k < x->workers; k++) pthread_cond_destroy(&x->client[k].told);
+    pthread_cond_destroy(&x->news);
+    pthread_mutex_destroy(&x->lock);
+    free(x->client), free(x->applied);
+    free(x);
 }

@@ -30,11 +30,16 @@ typedef struct served_step {
 typedef struct server_options {
     step_runner *r;
     const serving_rules *rules;
+    int64_t most;           // steps of a period
     served_record *record;  // NULL: none
     served_replay *replay;  // NULL: none
 } server_options;
 
+typedef struct server server;
+err_t server_open(server **out, const server_options *o);
+void server_close(server *x);
+
 // Serves all workers for steps first .. last. step [last - first + 1] (=).
-err_t server_serve(const server_options *o, int64_t first, int64_t last, served_step *step);
+err_t server_serve(server *x, int64_t first, int64_t last, served_step *step);
 
 #endif
