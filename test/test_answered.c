@@ -2,6 +2,7 @@
 // of a sample (data/text/answered.c): prompts and responses, texts with labels, pairs; what is too long loses its end.
 // What is wrong, or of another kind, is refused: lines, shards, settings.
 #include "test/support/expect.h"
+#include "test/support/reports.h"
 #include "test/support/run.h"
 
 #include "data/text/pack.h"
@@ -301,16 +302,6 @@ static void put_rows(const char *dir, const char *const *rows, int n) {
     shard_write_close(w);
 }
 
-typedef struct reports {
-    int n;
-    char text[512];
-} reports;
-static void keep_report(void *ctx, const char *text) {
-    reports *r = ctx;
-    r->n++;
-    snprintf(r->text, sizeof r->text, "%s", text);
-}
-
 // Wherever a row stands that no model could read, it is the one that is reported; of several the first.
 static void every_row_is_verified(void **state) {
     (void)state;
@@ -336,14 +327,14 @@ static void every_row_is_verified(void **state) {
             if (at == ROWS) row[ROWS - 1] = bad[i].row;
             char *dir = make_dir(), named[64];
             source *s;
-            reports r = {.n = 0};
+            reports r = {.count = 0};
             model_of m = usual;
             m.vocab = 309;
             put_rows(dir, row, ROWS);
             OK(open_with(&s, dir, m));
             snprintf(named, sizeof named, "sample %d: ", at < ROWS ? at : ROWS - 2);
             assert_error(source_verify(s, keep_report, &r), ERR_DATA, named, bad[i].says);
-            if (r.n != 1 || !strstr(r.text, named)) fail_msg("%d reports, of them %s", r.n, r.text);
+            if (r.count != 1 || !strstr(r.last, named)) fail_msg("%d reports, of them %s", r.count, r.last);
             source_close(s);
             drop_dir(dir);
         }

@@ -5,6 +5,7 @@
 #include "test/support/expect.h"
 #include "test/support/idx.h"
 #include "test/support/place.h"
+#include "test/support/reports.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -87,16 +88,6 @@ static void check_samples(source *s, int64_t first, int64_t samples) {
 static void no_report(void *ctx, const char *text) {
     (void)ctx;
     fail_msg("%s", text);
-}
-
-typedef struct reports {
-    int count;
-    char last[ERR_TEXT];
-} reports;
-static void keep_report(void *ctx, const char *text) {
-    reports *r = ctx;
-    r->count++;
-    snprintf(r->last, sizeof r->last, "%s", text);
 }
 
 // --- what is in order ------------------------------------------------------------------------------------------------

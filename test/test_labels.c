@@ -1,5 +1,6 @@
 // test/test_labels.c: texts with labels become rows and come back: classes by name and by number, numbers as FP32. What
 // is wrong, or of the other kind, is refused: lines, and shards.
+#include "test/support/reports.h"
 #include "test/support/run.h"
 
 #include "data/text/pack.h"
@@ -59,16 +60,6 @@ static void samples_as_text(const char *dir, int64_t classes, char dst[4096]) {
     source_close(s);
 }
 
-typedef struct reports {
-    int n;
-    char text[256];
-} reports;
-static void keep_report(void *ctx, const char *text) {
-    reports *r = ctx;
-    r->n++;
-    snprintf(r->text, sizeof r->text, "%s", text);
-}
-
 // The first of the rows that the model has not is reported, wherever it stands.
 static void every_row_is_verified(void **state) {
     enum { ROWS = 4 };
@@ -76,7 +67,7 @@ static void every_row_is_verified(void **state) {
     for (int at = 0; at <= ROWS; at++) {
         char *dir = make_dir(), text[512] = "", says[64];
         pack_report r;
-        reports found = {.n = 0};
+        reports found = {.count = 0};
         for (int k = 0; k < ROWS; k++)
             snprintf(text + strlen(text), sizeof text - strlen(text), "{\"text\": \"a\", \"label\": %d}\n",
                      k == at || k == at + 2 ? 3 : k % 2);
@@ -84,8 +75,9 @@ static void every_row_is_verified(void **state) {
         source *s = open_labelled(dir, 3);
         err_t rc = source_verify(s, keep_report, &found);
         snprintf(says, sizeof says, "sample %d is of class 3", at);
-        if (rc != (at < ROWS ? ERR_DATA : ERR_OK) || found.n != (at < ROWS) || (found.n && !strstr(found.text, says)))
-            fail_msg("row %d: %d reports: %s", at, found.n, found.text);
+        if (rc != (at < ROWS ? ERR_DATA : ERR_OK) || found.count != (at < ROWS) ||
+            (found.count && !strstr(found.last, says)))
+            fail_msg("row %d: %d reports: %s", at, found.count, found.last);
         source_close(s);
         drop_dir(dir);
     }
