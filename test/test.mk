@@ -50,6 +50,9 @@ check-deps:
 	  dpkg --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin && rm -f prometheus_*.deb; } || :
 
 # --- programs ---------------------------------------------------------------------------------------------------------
+# There are hundreds of them: gold takes half as long as ld.
+LINK     = $(CC) $(FLAGS) $(FAST_LD)
+FAST_LD  = $(eval FAST_LD := $(if $(shell $(CC) -fuse-ld=gold -Wl,--version 2>/dev/null),-fuse-ld=gold))$(FAST_LD)
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 ASAN_FUZZERS := $(FUZZERS:$(BUILD)/%=build/asan/%)
@@ -97,18 +100,18 @@ $(NVML): test/standin/nvml.c gpu/cuda/nvml_api.h
 	$(CC) $(FLAGS) -fPIC -fvisibility=hidden -shared -o $@ $<
 $(BUILD)/test/lossy: test/support/lossy.c
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -o $@ $<
+	$(LINK) -o $@ $<
 $(BUILD)/test/tokens $(BUILD)/test/watching: $(BUILD)/test/%: $(CBUILD)/test/support/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -o $@ $< $(LIB) $(LIBS)
+	$(LINK) -o $@ $< $(LIB) $(LIBS)
 $(BUILD)/test/sim/test_wrappers: $(BUILD)/test/sim/test_wrappers.cu.o $(LIB)
-	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+	$(LINK) -o $@ $^ $(LIBS)
 $(BUILD)/test/%: $(CBUILD)/test/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
+	$(LINK) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
 $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(LINK) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
 # --- sanitizers -------------------------------------------------------------------------------------------------------
 CAN     := $(shell sed -n '/^flags/{p;q}' /proc/cpuinfo 2>/dev/null)
@@ -192,7 +195,7 @@ BENCHES := $(addprefix $(BUILD)/,bench_gemm bench_comm bench_pipeline bench_read
              predict planner_check)
 $(BUILD)/planner_check: $(FOREIGN)
 $(BENCHES): $(BUILD)/%: $(BUILD)/test/bench/%.o $(LIB)
-	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(LINK) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 bench-programs: $(BENCHES) $(BUILD)/test/test_ops
 bench: deps
 	@$(MAKE) --no-print-directory -s all bench-programs
