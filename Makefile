@@ -50,10 +50,11 @@ SIMD_avx512bf16 := $(SIMD_avx512) -mavx512bf16
 KERNELS := $(filter-out gpu/cpu/kernel/pairs.c,$(wildcard gpu/cpu/kernel/*.c))
 # Kernels of the widths in PLAIN are the plain build's: what a build with sanitizers names, of those it won't run.
 PLAIN   ?=
-# $(call KERNELS_OF,WIDTHS,SOURCES,SUFFIX): their objects.
-KERNELS_OF = $(foreach s,$(1),$(2:%.c=$(if $(filter $(s),$(PLAIN)),build,$(KBUILD))/%.$(s)$(3)))
-OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(call KERNELS_OF,$(SIMDS),$(KERNELS),.o) \
-           $(call KERNELS_OF,$(PAIRS),$(PAIRED),.pairs.o)
+PLAIN_PAIRED ?= $(PLAIN)
+# $(call KERNELS_OF,WIDTHS,SOURCES,SUFFIX,PLAIN): their objects.
+KERNELS_OF = $(foreach s,$(1),$(2:%.c=$(if $(filter $(s),$(4)),build,$(KBUILD))/%.$(s)$(3)))
+OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(call KERNELS_OF,$(SIMDS),$(KERNELS),.o,$(PLAIN)) \
+           $(call KERNELS_OF,$(PAIRS),$(PAIRED),.pairs.o,$(PLAIN_PAIRED))
 
 # --- CUDA: CUDA=yes with its toolkit, CUDA=none without it, CUDA=sim over the simulator in test/sim -------------------
 # By default the GPUs of this machine decide: code is compiled for them, or for none where there is none. CUDA=yes

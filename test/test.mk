@@ -123,9 +123,9 @@ WIDE    := $(WIDEST) $(if $(filter avx512,$(WIDEST)),$(if $(call HAS,avx512_bf16
 NARROW  := $(filter-out $(WIDE),$(PAIRS))
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign
 # bytes, and `make check` MORE_ASAN, over kernels that are not instrumented: those would take four times as long. What
-# calls kernels in many shapes is ASAN_KERNELS, over kernels that are.
+# calls kernels in many shapes is ASAN_KERNELS, over kernels that are, but those of pairs, which none of it calls.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" \
-             SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)"
+             SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)" PLAIN_PAIRED="$(PAIRS)"
 READERS   := $(addprefix build/asan/test/test_,config config_keys serving runlog runlog_known page page_answers data pack_bytes inflate pack \
              questions idx picture images image_pack clicks ratings tokenizer tokenizer_words megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
              council_bytes council_net http_parse status flight_verdict costs failures published labels answered \
@@ -135,7 +135,7 @@ MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_cr
              spill search table step_rows)
 ASAN_KERNELS := $(addprefix build/asan-kernels/test/test_,slices tokens sample likelihood)
 asan: deps all
-	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
+	@$(MAKE) --no-print-directory $(ASAN) PLAIN_PAIRED="$(NARROW)" all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep \
 	sh test/run.sh $(wildcard test/test_*.sh) test/check_cluster.sh $(TESTS:$(BUILD)/%=build/asan/%) \
 	  $(ASAN_FUZZERS)
@@ -144,7 +144,7 @@ asan: deps all
 # The fences that -Wno-tsan is about are between processes, which no sanitizer sees; within each, all that they order
 # is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
-              PLAIN="$(NARROW)"
+              PLAIN="$(NARROW)" PLAIN_PAIRED="$(PAIRS)"
 TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board flight spill table \
               step_rows)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
@@ -162,17 +162,18 @@ SIM_OF    = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
 GPU_PROGRAMS := test/test_ops test/test_cublaslt test/test_device test/sim/test_wrappers
 SIM_PROGRAMS := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart test/test_families test/test_past \
                 test/test_recordings
+CHECKED_SIM  := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart
 RACE     := SIM_RACE="-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment"
 ifneq ($(wildcard $(CUDA_HOME)/include/cuda_runtime.h),)
 sim:
 	@$(MAKE) --no-print-directory $(call SIM_OF,build,) all $(SIM_PROGRAMS:%=build/sim/%)
 sim-race:
-	@$(MAKE) --no-print-directory $(call SIM_OF,build,-race) $(RACE) all $(SIM_PROGRAMS:%=build/sim-race/%)
+	@$(MAKE) --no-print-directory $(call SIM_OF,build,-race) $(RACE) $(CHECKED_SIM:%=build/sim-race/%)
 # References are not what AddressSanitizer is asked about here, and would take it longer than the kernels: they are the
 # plain build's.
 sim-asan: all $(BUILD)/test/test_ops
 	@$(MAKE) --no-print-directory $(ASAN) $(call SIM_OF,build/asan,-asan) OPS_OF=build \
-	  $(SIM_PROGRAMS:%=build/sim-asan/%)
+	  $(CHECKED_SIM:%=build/sim-asan/%)
 else
 sim sim-race sim-asan:
 endif
