@@ -32,9 +32,13 @@ operations_and_the_trainer() {
     runs "$other $asan/$o --once" "0 $sim/$o" "$other $race/$t" "$other $race/$o --once" "0 $sim/$t"
 }
 
+# Two thirds: test_sim.sh has the first.
+texts_that_grow() { runs "0 $sim/test/test_past cuda 1" "0 $sim/test/test_past cuda 2"; }
+
 try bugs_in_kernels
 try bugs_on_the_host
 try models_of_instructions
 try products
 try operations_and_the_trainer
+try texts_that_grow
 finish

@@ -36,9 +36,9 @@ longest="check_sim.sh check_sim_layouts.sh check_sim_runs.sh check_layouts.sh ch
 # the other late. They come first, one after the other; beside them runs all else.
 keeps_apart() {
     case ${1##*/} in
-    test_comm | test_comm_fail | test_comm_team | test_nccl | test_nccl_library | test_ranks | test_world) ;;
+    test_comm | test_comm_fail | test_comm_team | test_nccl | test_nccl_library | test_world) ;;
     test_uneven | test_order_any | test_async | test_heal.sh | test_beside.sh | test_saves.sh | test_evict.sh | test_faults.sh | check_faults.sh) ;;
-    test_mlp | test_pipes | test_pipe_plan | test_pipe_wait | test_unread | test_cluster.sh | test_runs.sh) ;;
+    test_mlp | test_pipe_wait | test_unread | test_cluster.sh) ;;
     test_live.sh | check_cluster.sh | check_nodes.sh | check_pipes_lost.sh | check_layouts_lost.sh | check_promtool.sh) ;;
     check_browser.sh) ;;
     *) return 1 ;;

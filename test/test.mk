@@ -4,21 +4,25 @@
 
 # --- the two tiers ----------------------------------------------------------------------------------------------------
 # What fails first when something is wrong: every unit, every reader of foreign bytes (under ASan alone), one cluster,
-# one simulated GPU. test_checkpoint_crash and others, which kill who saves at each step of it, are in `make check`,
-# under ASan, as is what asks of compressed checkpoints what was asked of plain ones.
+# one simulated GPU. Not what kills who saves at each step of it, asks of compressed checkpoints what was asked of plain
+# ones, or cuts checkpoints in many ways, which `make check` runs under ASan (SAN_ALONE); nor what walks through all
+# shapes, orders or histories of something that a shorter test knows, too (LONG), and runs there as it is.
 BLOCKS      = checkpoint_blocks checkpoint_blocks_crash checkpoint_blocks_ranks
-IN_CHECK    = $(addprefix %/test_,checkpoint_crash writer_crash $(BLOCKS))
-PLAIN_TESTS = $(filter-out $(IN_CHECK) $(READERS:build/asan/%=$(BUILD)/%),$(TESTS))
+SAN_ALONE   = checkpoint_crash writer_crash checkpoint_slices checkpoint_ranks $(BLOCKS)
+LONG        = $(addprefix $(BUILD)/test/test_,matmul_slices outer proposals council_all council_history) \
+              $(addprefix test/test_,slices.sh pairs.sh)
+IN_CHECK    = $(SAN_ALONE:%=$(BUILD)/test/test_%) $(LONG)
+QUICK       = $(filter-out $(IN_CHECK) $(READERS:build/asan/%=$(BUILD)/%),$(wildcard test/test_*.sh) $(TESTS))
 test: deps
 	@$(MAKE) --no-print-directory all tests
 	@$(MAKE) --no-print-directory $(ASAN) KBUILD=$(KBUILD) $(READERS) fuzzers
 	@$(MAKE) --no-print-directory sim
-	@LOCKSTEP_FUZZ_SECONDS=2 sh test/run.sh $(wildcard test/test_*.sh) $(PLAIN_TESTS) $(READERS) $(ASAN_FUZZERS)
+	@LOCKSTEP_FUZZ_SECONDS=1 sh test/run.sh $(QUICK) $(READERS) $(ASAN_FUZZERS)
 
 # All else: other orders of threads and races on the simulated GPU, all layouts of a cluster, ASan, TSan, long fuzzing
 # of inputs that follow from the commit (`make test` has the first ones of all), the README, other machines.
 FUZZ_FIRST := $(or $(shell git rev-list --count HEAD 2>/dev/null),1)000000000
-THE_REST = $(wildcard test/check_*.sh) $(TSAN_TESTS) $(MORE_ASAN) $(ASAN_KERNELS) $(ASAN_FUZZERS)
+THE_REST = $(wildcard test/check_*.sh) $(LONG) $(TSAN_TESTS) $(MORE_ASAN) $(ASAN_KERNELS) $(ASAN_FUZZERS)
 check: deps
 	@$(MAKE) --no-print-directory all tests bench-programs
 	@$(MAKE) --no-print-directory $(ASAN) KBUILD=$(KBUILD) all $(MORE_ASAN) fuzzers
@@ -130,7 +134,7 @@ READERS   := $(addprefix build/asan/test/test_,config config_keys serving runlog
              questions idx picture images image_pack clicks ratings tokenizer tokenizer_words megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
              council_bytes council_net http_parse status flight_verdict costs failures published labels answered \
              fields pieces foreign_members)
-MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash writer writer_crash team comm channels checkpoint_ranks checkpoint_slices $(BLOCKS) \
+MORE_ASAN := $(addprefix build/asan/test/test_,$(SAN_ALONE) writer team comm channels \
              ranks pipes pipe_plan door durable evaluate answers log tensorboard watch alarms alarms_slow http metrics \
              spill search table step_rows)
 ASAN_KERNELS := $(addprefix build/asan-kernels/test/test_,slices tokens sample likelihood)
