@@ -133,6 +133,48 @@ static void samples_are_the_records(void **state) {
     source_close(s[0]), source_close(s[1]);
 }
 
+static uint32_t chance_of(uint32_t *state) { return *state = *state * 1664525 + 1013904223; }
+
+// Reads `reads` samples of the planted model by chance, which are its records, and says how many bytes were read.
+static int64_t bytes_of_reads(const char *files, int reads) {
+    const tensor_spec wanted = {.name = "dense", .type = FP32, .dims = 1, .size = {13, 1, 1}};
+    source *s;
+    planted *made;
+    float dense[13];
+    uint32_t state = 7;
+    assert_ok(planted_open(&made, 3, 9));
+    assert_ok(source_open(&s, &(source_options){.files = files, .wanted = &wanted, .inputs = 1}));
+    int64_t before = source_about(s).read, n = source_about(s).samples;
+    for (int i = 0; i < reads; i++) {
+        int64_t sample = chance_of(&state) % n;
+        click c;
+        double chance;
+        assert_ok(source_look(s, sample, (void *[]){dense}));
+        if (i % 16) continue;  // of a few of them
+        planted_record(made, sample, &c, &chance);
+        assert_memory_equal(dense, c.dense, sizeof dense);
+    }
+    int64_t bytes = source_about(s).read - before;
+    source_close(s), planted_close(made);
+    return bytes;
+}
+
+// Blocks of a small source are read once; those of one that is larger than what is kept, again and again. One file has
+// a last block that is not whole, so the next one's first block has another number than its record says.
+static void blocks_are_kept(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    click_pack_options o = options_of(p);
+    o.input = "planted:3:5000:9", o.shard_records = 1001, o.val_fraction = 0;
+    assert_ok(click_pack_run(&o, &r));
+    int64_t each = click_bytes((click_form){13, 26, false});
+    assert_int_equal(bytes_of_reads(at(p, "c-train-*.bin"), 60000), 5000 * each);
+    o.input = "planted:3:140000:9", o.shard_records = 100000;
+    assert_ok(click_pack_run(&o, &r));
+    assert_true(140000 * each > 32 << 20);
+    assert_true(bytes_of_reads(at(p, "c-train-*.bin"), 2000) > 1900 * 16 * each);
+}
+
 // An id below the rows is its own row; all others are spread, of each table in another way.
 static void rows_of_ids(void **state) {
     (void)state;
@@ -295,6 +337,7 @@ int main(void) {
         cmocka_unit_test(lines_of_criteo),
         cmocka_unit_test(lines_of_movielens),
         cmocka_unit_test_setup_teardown(samples_are_the_records, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(blocks_are_kept, place_enter, place_leave),
         cmocka_unit_test(rows_of_ids),
         cmocka_unit_test_setup_teardown(changed_bytes_are_found, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(tools_say, place_enter, place_leave),

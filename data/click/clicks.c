@@ -12,6 +12,9 @@
 #include <string.h>
 
 enum { LABEL, DENSE, IDS, TENSORS };
+// Samples come in an order of chance, and each is read with its block. So blocks stay in memory where all fit into
+// this. Of more only the last one does: the next sample would hardly ever be in one that was kept.
+enum { KEPT_BYTES = 32 << 20 };
 
 typedef struct click_source {
     source head;
@@ -19,11 +22,11 @@ typedef struct click_source {
     click_shard *shard;  // (shards)
     int shards;
     click_form form;
-    int64_t rows;   // of a table
-    bool whole;     // ids have all of their 64 bits, as two numbers, low bits first
-    int block_of;   // of this shard, and
-    int64_t block;  // this block of it is in `bytes`; -1: none
-    uint8_t bytes[CLICK_BLOCK * CLICK_BYTES];
+    int64_t rows;    // of a table
+    bool whole;      // ids have all of their 64 bits, as two numbers, low bits first
+    int64_t places;  // for blocks: block b of all is in place b % places
+    int64_t *held;   // (places) which block is there; -1: none
+    uint8_t *bytes;  // (places, CLICK_BLOCK records)
     click now;
 } click_source;
 
@@ -43,17 +46,19 @@ static int shard_of(const click_source *x, int64_t sample) {
     return low;
 }
 
-// The sample, to x->now. Samples that follow each other share a block, which is read once.
+// The sample, to x->now.
 static err_t read_record(click_source *x, int64_t sample) {
-    int k = shard_of(x, sample), records;
-    click_shard *s = &x->shard[k];
-    int64_t number = sample - s->start, block = number / CLICK_BLOCK;
-    if (k != x->block_of || block != x->block) {
-        x->block = -1;
-        TRY(click_shard_block(s, &x->reader, block, x->bytes, &records));
-        x->block_of = k, x->block = block;
+    click_shard *s = &x->shard[shard_of(x, sample)];
+    int64_t number = sample - s->start, block = number / CLICK_BLOCK, wanted = s->first + block;
+    int64_t place = wanted % x->places;
+    uint8_t *bytes = x->bytes + place * CLICK_BLOCK * click_bytes(x->form);
+    int records;
+    if (x->held[place] != wanted) {
+        x->held[place] = -1;
+        TRY(click_shard_block(s, &x->reader, block, bytes, &records));
+        x->held[place] = wanted;
     }
-    return click_take(s, x->bytes, (int)(number % CLICK_BLOCK), number, &x->now);
+    return click_take(s, bytes, (int)(number % CLICK_BLOCK), number, &x->now);
 }
 
 static err_t clicks_read(source *s, const source_draw *d, void *const *out) {
@@ -87,7 +92,7 @@ static void clicks_close(source *s) {
     click_source *x = (click_source *)s;
     for (int k = 0; k < x->shards; k++) click_shard_close(&x->shard[k], &x->reader);
     reader_close(&x->reader);
-    free(x->shard);
+    free(x->shard), free(x->held), free(x->bytes);
     free(x);
 }
 
@@ -150,7 +155,18 @@ static err_t check_kin(const click_shard *first, const click_shard *s) {
                    s->file.path, b.dense, b.tables, first->file.path, a.dense, a.tables);
 }
 
+static err_t open_places(click_source *x, int64_t blocks) {
+    int64_t bytes = CLICK_BLOCK * click_bytes(x->form);
+    x->places = blocks * bytes <= KEPT_BYTES ? blocks : 1;
+    x->held = malloc((size_t)x->places * sizeof *x->held);
+    x->bytes = malloc((size_t)(x->places * bytes));
+    if (!x->held || !x->bytes) return err_set(ERR_INTERNAL, "no memory for %" PRId64 " blocks of records", x->places);
+    for (int64_t k = 0; k < x->places; k++) x->held[k] = -1;
+    return ERR_OK;
+}
+
 static err_t open_shards(click_source *x, const file_list *files) {
+    int64_t blocks = 0;
     if (!(x->shard = calloc((size_t)files->count, sizeof *x->shard)))
         return err_set(ERR_INTERNAL, "no memory for %d files", files->count);
     while (x->shards < files->count) {
@@ -158,12 +174,13 @@ static err_t open_shards(click_source *x, const file_list *files) {
         s->file.fd = -1;
         TRY(click_shard_open(s, &x->reader, files->path[x->shards - 1]));
         TRY(check_kin(x->shard, s));
-        s->start = x->head.about.samples;
+        s->start = x->head.about.samples, s->first = blocks;
+        blocks += click_blocks(s->records);
         x->head.about.samples += s->records;
         reader_drop(&x->reader, &s->file);
     }
     x->form = x->shard->form;
-    return ERR_OK;
+    return open_places(x, blocks);
 }
 
 static err_t check_labels(const click_source *x, const source_options *o) {
@@ -213,7 +230,6 @@ err_t clicks_open(source **out, const source_options *o) {
     click_source *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "no memory for a source of clicks");
     x->head.type = &type;
-    x->block = -1;
     reader_open(&x->reader, o->retry, o->faults);
     reader_share(&x->reader, o->shared_by);
     err_t rc = open_all(x, o);

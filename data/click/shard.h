@@ -17,7 +17,7 @@
 //    128  records: label u8, of ratings f32; dense f32 each, ids u64 each
 //         table: the CRC u32 of each block of CLICK_BLOCK records; the last block may have fewer
 //
-// CRC is the CRC-32 of zlib and gzip (RFC 1952). A record is read with its block, whose checksum is computed each time.
+// CRC is the CRC-32 of zlib and gzip (RFC 1952). A record is read with its block, whose checksum is computed then.
 #ifndef DATA_CLICK_SHARD_H
 #define DATA_CLICK_SHARD_H
 
@@ -54,8 +54,8 @@ typedef struct click_shard {
     click_form form;
     int64_t records;
     double best;
-    uint32_t *crc;  // (blocks)
-    int64_t start;  // number of its first record among those of all shards; the source's
+    uint32_t *crc;         // (blocks)
+    int64_t start, first;  // numbers of its first record and block among those of all shards; the source's
 } click_shard;
 
 // Reads and checks header and table. *s must be zero; click_shard_close() it in any case.
