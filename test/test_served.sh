@@ -1,7 +1,7 @@
 #!/bin/sh
 # test/test_served.sh: [server] mode = bounded, async and hybrid from the outside. Where order leaves no choice they have
 # the bits of sync; a record of it gives the same bits again, in every mode, after a kill too; a slow worker does less;
-# and what can't go on says why. What servers decide is in test_serving.c, what is refused in test_config.c.
+# what the log counts is what the record says; and what can't go on says why. What servers decide is in test_serving.c, what is refused in test_config.c.
 # MATRIX=every: a machine that comes again, too (test/check_served.sh).
 . test/support/lib.sh
 . "$top/test/support/net.sh"
@@ -67,6 +67,9 @@ hybrid_that_waits_is_sync() {
     served two-sync $two
     served two-hybrid $two server.mode=hybrid server.timeout=80 run.faults=drag@1x1000000:1
     same_end runs/two-sync runs/two-hybrid
+    # each is clipped by itself, if it is too large
+    served two-clipped $two optimizer.grad_clip=1000 server.mode=hybrid server.timeout=80
+    same_end runs/two-sync runs/two-clipped
 }
 
 # Of staleness 0, every worker has every update.
@@ -83,8 +86,10 @@ async_repeats() {
     same_end runs/async runs/beside
 }
 bounded_repeats() {
-    repeats bounded device.ranks=5 model.dropout=0.1 server.mode=bounded server.staleness=1 precision.compute=bf16 optimizer.type=sgd
+    repeats bounded device.ranks=5 model.dropout=0.1 server.mode=bounded server.staleness=1 precision.compute=bf16 \
+        optimizer.type=sgd run.faults=drag@1x1000000:1
     bound_holds runs/bounded/served-0.log 4 1 || fail "a worker pulled too early: $(cat early)"
+    counts_are_those_of_its_record bounded 4
 }
 hybrid_repeats() {
     repeats hybrid device.ranks=6 server.count=2 server.mode=hybrid server.timeout=0.02 run.faults=drag@1x1000000:1
@@ -99,6 +104,12 @@ hybrid_repeats() {
     repeats decays device.ranks=5 server.mode=hybrid server.timeout=0.01 server.late=decay \
         "run.faults=drag@1x1000000,twice@1x1000000:1"
     grep -q '^push 1 ' runs/decays/served-0.log || fail "nothing of worker 1 counts"
+    counts_are_those_of_its_record decays 4
+    served drops device.ranks=5 server.mode=hybrid server.timeout=0.01 server.record=yes \
+        "run.faults=drag@1x1000000,twice@1x1000000:1"
+    awk '$1 == "drop" { late = 1 } $1 == "end" { late = 0 } $1 == "close" && late { found = 1 } END { exit !found }' \
+        runs/drops/served-0.log || fail "nothing came too late but after a period's last step"
+    counts_are_those_of_its_record drops 4
 }
 
 # bound_holds RECORD WORKERS STALENESS: each pull for a step comes after all pushes of the steps before step - staleness.
@@ -107,6 +118,37 @@ bound_holds() {
         $1 == "push" { done[int($3 / n) + 1]++ }
         $1 == "pull" { pulls++; for (k = 1; k < int($3 / n) + 1 - s; k++) if (done[k] < n) { print NR ": " $0; bad = 1; exit } }
         END { exit bad || !pulls }' "$1" >early
+}
+
+# counts_are_those_of_its_record RUN WORKERS: what the log says of each step, and the event of the whole run, follows from
+# the record's lines.
+counts_are_those_of_its_record() {
+    awk -v n="$2" '
+        function counts(w, k, missed) {
+            missed = updates - version[w]
+            sum += missed
+            for (k = 0; missed >= 2 ^ k; k++);
+            class[k]++
+            pushes++
+        }
+        function ends() { steps++; stale[steps] = sum / (pushes - before); sum = 0; before = pushes }
+        $1 == "period" { updates = 0 }
+        $1 == "pull" { version[$2] = updates }
+        $1 == "push" && !hybrid { counts($2); updates++; if (pushes % n == 0) ends() }
+        $1 == "push" && hybrid { held[$2] = 1 }
+        $1 == "drop" { late[steps + 1]++ }
+        $1 == "close" { for (w in held) counts(w); split("", held); updates++; ends() }
+        $1 == "end" { late[steps] += late[steps + 1]; late[steps + 1] = 0 }
+        /mode hybrid$/ { hybrid = 1 }
+        END {
+            for (k = 1; k <= steps; k++) printf "%d %.3f %d\n", k, stale[k], late[k]
+            for (k = 0; k < 16; k++)
+                if (class[k]) printf "%s in %.1f %%\n", k < 2 ? k : 2 ^ (k - 1) " to " 2 ^ k - 1, 100 * class[k] / pushes
+        }' "runs/$1/served-0.log" >want
+    sed -n 's/.*"step":\([0-9]*\),.*"stale":\([^,]*\),"late":\([0-9]*\),.*/\1 \2 \3/p' "runs/$1/log.jsonl" |
+        awk '{ printf "%d %.3f %d\n", $1, $2, $3 }' >found
+    sed -n 's/.*"kind":"served".*weights were read: \([^"]*\)".*/\1/p' "runs/$1/events.jsonl" | sed 's/, /\n/g' >>found
+    same want found "runs/$1/log.jsonl and events.jsonl, and what its record says,"
 }
 
 # BatchNorm: running statistics are rows of servers. Muon: whole matrices are.
@@ -164,8 +206,23 @@ a_slow_worker_does_less() {
         fail "worker 1 ran $(tickets runs/drags/served-0.log 1) shares, worker 0 $(tickets runs/drags/served-0.log 0)"
     grep -q '"kind":"served".*80 gradients applied; updates since their weights were read: ' runs/drags/events.jsonl ||
         fail "no event says how stale gradients were"
+    counts_are_those_of_its_record drags 4
     [ "$(grep -c '"stale":[0-9.]*,"late":0,"waiting":[0-9.]*[,}]' runs/drags/log.jsonl)" -eq 20 ] ||
         fail "not each step says how stale its gradients were"
+}
+
+# With a rate of 0 the weights stay, so each share of a step has the same loss, whoever runs it.
+losses_are_of_the_shares() {
+    still="device.ranks=5 batch.lanes=4 optimizer.lr=0"
+    served still-sync $still
+    served still $still server.mode=async server.record=yes run.faults=drag@1x1000000,quarter@1x1000000:1
+    awk '$1 == "push" && $3 % 4 != $2 { moved++ } END { exit moved < 10 }' runs/still/served-0.log ||
+        fail "hardly a worker ran another share than its own"
+    for run in still-sync still; do
+        sed -n 's/.*"t":"step".*"loss":\([0-9.]*\),.*/\1/p' runs/$run/log.jsonl |
+            awk '{ n++; sum += $1 } END { printf "%d %.4f\n", n, sum / n }' >$run.loss
+    done
+    same still-sync.loss still.loss "the mean losses of runs/still-sync and runs/still"
 }
 
 # A gradient that is not finite is left out by all servers, also by those whose part is finite.
@@ -201,7 +258,12 @@ killed_and_repeated() {
     for each in 1 6 11 16 21; do
         [ "$(grep -c "^period $each " runs/killed/served-0.log)" -eq 1 ] || fail "period $each is not there once"
     done
-    served killed-again device.ranks=5 server.mode=async run.steps=40 server.replay=runs/killed
+    # so does a run that repeats the record
+    set_up killed-again $small device.ranks=5 server.mode=async run.steps=40 server.replay=runs/killed run.faults=update@1200:4
+    expect 69 train killed-again
+    [ -d runs/killed-again/ckpt/step-00000010 ] || fail "the one that repeats was killed too early"
+    sed -i '/^faults/d' killed-again.ini
+    expect 0 train killed-again
     like runs/killed runs/killed-again
 }
 
@@ -346,6 +408,7 @@ try async_repeats
 try bounded_repeats
 try hybrid_repeats
 try a_slow_worker_does_less
+try losses_are_of_the_shares
 try what_is_not_finite_is_left_out
 try plan_counts_it
 try clicks_repeat
