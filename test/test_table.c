@@ -536,6 +536,34 @@ static void test_slots_are_used_again(void **state) {
     free(key), free(g);
 }
 
+// Rows of the next step are on their way when a step ends that updates nothing, as one is that is skipped. Some that
+// had changed have to leave then.
+static void test_a_skipped_step_ends_while_rows_are_read(void **state) {
+    enum { N = 4000, NEW = 100, ROOM = 2000 };
+    const row_options o = limited(*state, ROOM);
+    const row_rules by = {1, 0.1f, 1e-10f};
+    row_table *all = open_table(&usual), *t = open_table(&o);
+    row_key *key = calloc(N, sizeof *key);
+    float g[NEW * D];
+    for (int i = 0; i < NEW * D; i++) g[i] = (float)(i % 5);
+    for (int i = 0; i < N; i++) key[i] = row_key_of(0, (uint64_t)i);
+    qsort(key, N, sizeof *key, by_key);
+    for (int i = 0; i < N; i += NEW) {
+        assert_ok(row_table_update(all, &(row_list){NEW, key + i, g}, &by));
+        assert_ok(row_table_update(t, &(row_list){NEW, key + i, g}, &by));
+        assert_ok(row_table_cool(t));
+    }
+    int64_t before = row_table_cold(t);
+    assert_ok(row_table_ahead(t, key, NEW));
+    int64_t read = before - row_table_cold(t);
+    assert_true(read > 0);
+    assert_ok(row_table_cool(t));
+    assert_true(row_table_cold(t) > before - read);
+    expect_same(all, t, 0);
+    row_table_close(all), row_table_close(t);
+    free(key);
+}
+
 // A frame, which one row after the other takes: those that were only read leave without a write.
 static void test_what_did_not_change_is_not_written(void **state) {
     enum { N = 30 };
@@ -570,16 +598,17 @@ static int file_of_rows(void) {
     return -1;
 }
 
-// Whatever is wrong in a slot: what was written last is what is read, or an error that names file, slot and id.
-static void test_damage_is_named(void **state) {
-    enum { N = 40, SLOT = 4 * (D + 2), AT = 3 };
-    place *p = *state;
+// Whatever is wrong in a slot: what was written last is what is read, or an error that names file, slot and id. A slot
+// is summed up by 64 bits at a time: of an odd width they are even, of an even one half a word is left.
+static void damage_of_rows(place *p, int width) {
+    enum { N = 40, AT = 3 };
+    const int SLOT = 4 * (width + 2);
     row_key key[N];
     float row[N * D], g[N * D] = {0};
     row_options o = limited(p, 1);
-    o.number = 7;
+    o.number = 7, o.width = width, o.memory = row_table_least(width);
     for (int byte = -1; byte < SLOT; byte += byte < 0 ? 1 : 3) {
-        char slot[2][SLOT], id[64];
+        char slot[2][4 * (D + 2)], id[64];
         row_table *t = cold_table(&o, key, N);
         int fd = file_of_rows();
         snprintf(id, sizeof id, "slot %d at offset %d, id %d of table 0", AT, AT * SLOT, (int)row_id(key[AT]));
@@ -602,6 +631,11 @@ static void test_damage_is_named(void **state) {
         assert_error(row_table_look(t, key, 1, row), ERR_DATA, id);
         row_table_close(t);
     }
+}
+
+static void test_damage_is_named(void **state) {
+    damage_of_rows(*state, D);
+    damage_of_rows(*state, D - 1);
 }
 
 // A row is written again, to the slot that it had, and the slot is as it was.
@@ -675,6 +709,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rows_are_put_past_the_limit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_is_used_stays_and_a_step_pays_for_itself, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_are_used_again, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_a_skipped_step_ends_while_rows_are_read, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_did_not_change_is_not_written, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_damage_is_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_a_lost_write_is_found, place_enter, place_leave),
