@@ -239,6 +239,53 @@ static void samples_are_the_records(void **state) {
     rated_close(made);
 }
 
+// Records of several shards in no order, as a shuffled run reads them: blocks of one shard have the numbers of others'.
+static void any_order_has_the_records(void **state) {
+    enum { SHARD = 50, RECORDS = 130 };
+    place *p = *state;
+    packing k;
+    source *s;
+    rated *made;
+    prepare(&k, p, "", "r");
+    k.o.input = "planted:3:130:9:14", k.o.shard_records = SHARD;
+    assert_ok(click_pack_run(&k.o, &k.r));
+    assert_int_equal(k.r.shards_out, 3);
+    assert_ok(open_ratings(&s, at(p, "r-train-*.bin"), true));
+    assert_ok(rated_open(&made, &(rated_shape){3, RECORDS, 9, 14}));
+    for (int i = 0; i < SHARD; i++)
+        for (int n = i; n < RECORDS; n += SHARD) {
+            click c;
+            double mean, variance;
+            float one, label;
+            uint64_t id[2];
+            rated_record(made, n, &c, &mean, &variance);
+            assert_ok(source_look(s, n, (void *[]){&one, id, &label}));
+            assert_true(label == c.label && id[0] == c.id[0] && id[1] == c.id[1]);
+        }
+    source_close(s);
+    rated_close(made);
+}
+
+// The best possible loss is said of shards that were packed together, and of no others.
+static void best_is_of_one_pack(void **state) {
+    place *p = *state;
+    packing k;
+    source *s;
+    for (int seed = 1; seed <= 2; seed++) {
+        char input[64];
+        snprintf(input, sizeof input, "planted:%d:130:9:14", seed);
+        prepare(&k, p, "", seed == 1 ? "a" : "b");
+        k.o.input = input, k.o.shard_records = 50;
+        assert_ok(click_pack_run(&k.o, &k.r));
+        assert_ok(open_ratings(&s, at(p, seed == 1 ? "a-train-*.bin" : "b-train-*.bin"), false));
+        assert_true(source_about(s).files == 3 && source_about(s).best == k.r.best[0] && k.r.best[0] > 0);
+        source_close(s);
+    }
+    assert_ok(open_ratings(&s, at(p, "?-train-*.bin"), false));
+    assert_true(source_about(s).files == 6 && source_about(s).best == 0);
+    source_close(s);
+}
+
 // A model that reads something else is refused in the words of its keys.
 static void models_must_fit(void **state) {
     place *p = *state;
@@ -448,6 +495,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(wrong_files_are_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(validation_has_its_own_file, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(samples_are_the_records, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(any_order_has_the_records, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(best_is_of_one_pack, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(models_must_fit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(changed_bytes_are_found, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(versions, place_enter, place_leave),
