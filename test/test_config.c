@@ -352,6 +352,8 @@ static const bad bad_files[] = {
      ":7: [eval] every: [eval] every = 25 is no multiple of [server] every = 10, and only then do all ranks hold the "
      "same weights",
      "[eval] every = 30", NULL},
+    {SERVED "zero = 1\n[eval]\nevery = 3\n", ":7: [eval] every: [eval] every = 3 is no multiple of [server] every = 10",
+     "[eval] every = 10", "[server] every = 1"},
     {SERVED "zero = 1\n[batch]\nglobal = 32\nmicro = 4\n[device]\nranks = 4\n",
      ":10: [device] ranks: a step's lanes = 8 can't be divided into a share for each of 3 workers (4 ranks, [device] "
      "ranks)",
