@@ -89,7 +89,7 @@ double serving_weight(const serving *x, int worker);
 // After that update: nothing is held, and the next step is open.
 void serving_close(serving *x);
 
-// Is something held? At the end of a period, when no worker asks any more, such steps are closed, too.
+// Is something held? Not when all workers have left: whose push is held waits for the update.
 bool serving_holds(const serving *x);
 
 #endif

@@ -377,7 +377,6 @@ static err_t serve(server *x) {
         else if (closes(x)) TRY(close_step(x));
         else sleep_until_news(x);
     }
-    while (!x->failed && !x->at.stopped && serving_holds(&x->now)) TRY(close_step(x));
     x->at.step[x->now.last - x->now.first].dropped += x->at.dropped;  // after the last step was whole
     return x->failed ? err_restore(&x->why) : ERR_OK;
 }
