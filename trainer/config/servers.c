@@ -40,7 +40,6 @@ static err_t judge_beside_served(judge *j) {
         {ROW(precision, compute), c->precision.compute == FP16, "has no loss scale that all ranks agree on"},
         {ROW(parallel, zero), c->parallel.zero != 1, "has whole weights and gradients on each worker, as zero = 1"},
         {ROW(parallel, tensor), c->parallel.tensor > 1, "gives each worker samples of its own"},
-        {ROW(parallel, context), c->parallel.context > 1, "gives each worker samples of its own"},
         {ROW(parallel, token_slices), c->parallel.token_slices > 1, "adds all of a worker's gradient up as it comes"},
         {ROW(parallel, offload), c->parallel.offload != OFFLOAD_NONE, "has the state in the memory of servers"},
         {ROW(parallel, balance), c->parallel.balance != BALANCE_NONE, "lets fast workers do more by itself"},
