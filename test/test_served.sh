@@ -225,6 +225,32 @@ losses_are_of_the_shares() {
     same still-sync.loss still.loss "the mean losses of runs/still-sync and runs/still"
 }
 
+# A gradient that comes when others are a step ahead counts at the rate of its own step. Here the second step's is 0, so
+# the weights after it are those that the first step's gradients alone make.
+rates_are_of_the_tickets() {
+    first="device.ranks=5 batch.lanes=4 server.mode=async log.hash_every=0 eval.every=0 checkpoint.every=0 optimizer.type=sgd
+        optimizer.momentum=0 schedule.type=linear schedule.warmup=0 schedule.decay_steps=2 schedule.final_fraction=0"
+    served rates $first server.every=2 run.steps=2 server.record=yes run.faults=drag@1x1000000:1
+    awk '$1 == "push" && $3 < 4 && ahead { found = 1 } $1 == "push" && $3 >= 4 { ahead = 1 } END { exit !found }' \
+        runs/rates/served-0.log || fail "no gradient of the first step came after one of the second"
+    mkdir -p runs/first
+    awk '$1 == "period" || $1 == "end" { $3 = 1 } /^(next|pull|push)/ && $3 >= 4 { next } { print }' \
+        runs/rates/served-0.log >runs/first/served-0.log
+    served first-alone $first server.every=1 run.steps=1 server.replay=runs/first
+    hashes runs/rates | cut -d ' ' -f 1,2 >rates.hash
+    hashes runs/first-alone | cut -d ' ' -f 1,2 >first.hash
+    same first.hash rates.hash "the weights after the first step and after both"
+}
+
+# A rank whose reads are slow waits for most of each period, and not longer than it takes. Each of its steps has its
+# part of that.
+waits_are_of_the_period() {
+    served waits device.ranks=3 server.mode=async run.steps=10 run.faults=slow@1x1000000:0
+    sed -n 's/.*"t":"step".*"ms":\([0-9.]*\),.*"data_wait_ms":\([0-9.]*\),.*/\1 \2/p' runs/waits/log.jsonl >waits
+    awk '{ n++; all += $1; waited += $2 } END { exit !(n == 10 && waited > 0.4 * all && waited < 1.2 * all) }' waits ||
+        fail "milliseconds, and those that rank 0 waited for data: $(tr '\n' ',' <waits)"
+}
+
 # A gradient that is not finite is left out by all servers, also by those whose part is finite.
 what_is_not_finite_is_left_out() {
     for mode in async hybrid; do
@@ -409,6 +435,8 @@ try bounded_repeats
 try hybrid_repeats
 try a_slow_worker_does_less
 try losses_are_of_the_shares
+try rates_are_of_the_tickets
+try waits_are_of_the_period
 try what_is_not_finite_is_left_out
 try plan_counts_it
 try clicks_repeat

@@ -198,10 +198,10 @@ static void write_lines(const char *path, int64_t after, int first, int end) {
     served_record_close(&r);
 }
 
-static void expect_lines(const char *path, int64_t after, int first) {
+static void expect_lines(const char *path, int64_t after, int first, int end) {
     served_replay p;
     assert_int_equal(served_replay_open(&p, path, &about, after), ERR_OK);
-    for (int i = first; i < LINES; i++) {
+    for (int i = first; i < end; i++) {
         assert_false(p.ended);
         assert_true(p.now.what == lines[i].what && p.now.a == lines[i].a && p.now.b == lines[i].b);
         assert_int_equal(served_replay_next(&p), ERR_OK);
@@ -213,11 +213,14 @@ static void expect_lines(const char *path, int64_t after, int first) {
 static void test_a_record_is_read_and_cut_off(void **state) {
     const char *path = at(*state, "served-0.log");
     write_lines(path, 0, 0, LINES);
-    expect_lines(path, 0, 0);
-    expect_lines(path, 2, 5);
+    expect_lines(path, 0, 0, LINES);
+    expect_lines(path, 2, 5, LINES);
     write_lines(path, 0, 0, 8);      // anew; killed in its second period
     write_lines(path, 2, 5, LINES);  // goes on after step 2
-    expect_lines(path, 0, 0);
+    expect_lines(path, 0, 0, LINES);
+    write_lines(path, 2, 5, 7);  // once more, and killed sooner
+    expect_lines(path, 0, 0, 7);
+    write_lines(path, 2, 5, LINES);
     served_replay p;
     assert_error(served_replay_open(&p, path, &about, 1), ERR_DATA, "no period that begins with step 2");
     served_record r;
