@@ -490,6 +490,38 @@ static void test_what_is_used_stays_and_a_step_pays_for_itself(void **state) {
     row_table_close(t);
 }
 
+// At a step's end as many frames are free as the step took, and a quarter more; of at most a quarter of all, and one.
+// A row that no step has touched for longer than ages are told apart is old, and no more than that.
+static void test_as_many_leave_as_have_to(void **state) {
+    enum { N = 6000, FEW = 300, LONG = 5000 };
+    row_options o = limited(*state, 2000);
+    row_table *t = open_table(&o);
+    const row_rules by = {1, 0.1f, 1e-10f};
+    row_key *key = calloc(N, sizeof *key);
+    float *g = calloc(N * D, sizeof *g);
+    for (int i = 0; i < N; i++) key[i] = row_key_of(0, (uint64_t)i), g[i] = 1;
+    qsort(key, N, sizeof *key, by_key);
+    assert_ok(row_table_update(t, &(row_list){N, key, g}, &by));
+    const int64_t frames = N - row_table_cold(t);
+    assert_true(frames > 1000 && frames < 2000);
+    assert_ok(row_table_cool(t));
+    int64_t hot = N - row_table_cold(t);
+    assert_int_equal(hot, frames - (frames / 4 + 1));
+    assert_ok(row_table_look(t, key, FEW, g));
+    for (int k = 0; k < LONG; k++) assert_ok(row_table_cool(t));
+    hot = N - row_table_cold(t);
+    for (int i = 0; i < FEW; i++) key[i] = row_key_of(1, (uint64_t)i);
+    qsort(key, FEW, sizeof *key, by_key);
+    assert_ok(row_table_update(t, &(row_list){FEW, key, g}, &by));
+    const int64_t all = row_table_rows(t);
+    assert_int_equal(all, N + FEW);
+    assert_int_equal(all - row_table_cold(t), hot + FEW);
+    assert_ok(row_table_cool(t));
+    assert_int_equal(all - row_table_cold(t), frames - FEW * 5 / 4);
+    row_table_close(t);
+    free(key), free(g);
+}
+
 // A table whose rows all have left memory, but for those of `room` frames.
 static row_table *cold_table(const row_options *o, row_key *key, int n) {
     row_table *t = open_table(o);
@@ -708,6 +740,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_file_changes_no_bit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_rows_are_put_past_the_limit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_is_used_stays_and_a_step_pays_for_itself, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_as_many_leave_as_have_to, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_are_used_again, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_a_skipped_step_ends_while_rows_are_read, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_did_not_change_is_not_written, place_enter, place_leave),
