@@ -428,22 +428,24 @@ static void test_a_file_changes_no_bit(void **state) {
     }
 }
 
-// What is put row by row, as a checkpoint is read, in more rows than memory has.
+// What is put row by row, as a checkpoint is read, in more rows than memory has, be it one.
 static void test_rows_are_put_past_the_limit(void **state) {
-    place *p = *state;
-    const row_options o = limited(p, 50);
-    row_table *all = open_table(&usual), *from = open_table(&usual), *t = open_table(&o);
-    row_walk w;
-    const float one[D] = {0};
-    row_key last = {0};
-    one_history(all, from, 5, 15, false);
-    for (row_table_begin(all, 0, &w); row_table_next(all, &w); last = w.key)
-        assert_ok(row_table_put(t, w.key, w.row, *w.sum));
-    assert_true(row_table_held(t) <= o.memory && row_table_cold(t) > row_table_rows(t) - 60);
-    expect_same(all, t, 0);
-    assert_error(row_table_put(t, last, one, 0), ERR_DATA, "is there twice");
-    one_history(all, t, 6, 15, true);
-    row_table_close(all), row_table_close(from), row_table_close(t);
+    static const int64_t rooms[] = {1, 3, 50};
+    for (size_t k = 0; k < sizeof rooms / sizeof *rooms; k++) {
+        const row_options o = limited(*state, rooms[k]);
+        row_table *all = open_table(&usual), *from = open_table(&usual), *t = open_table(&o);
+        row_walk w;
+        const float one[D] = {0};
+        row_key last = {0};
+        one_history(all, from, 5, 15, false);
+        for (row_table_begin(all, 0, &w); row_table_next(all, &w); last = w.key)
+            assert_ok(row_table_put(t, w.key, w.row, *w.sum));
+        assert_true(row_table_held(t) <= o.memory && row_table_cold(t) > row_table_rows(t) - 60);
+        expect_same(all, t, 0);
+        assert_error(row_table_put(t, last, one, 0), ERR_DATA, "is there twice");
+        one_history(all, t, 6, 15, true);
+        row_table_close(all), row_table_close(from), row_table_close(t);
+    }
 }
 
 // Rows of few ids in every step, and new ones: the few stay in memory, and none of them is read. A step's end moves
