@@ -269,6 +269,12 @@ plan_counts_it() {
     awk '$1 == "masters" { most = $3 }
         /^traffic/ { on = 1 } on && $1 == "sent" { sent = $5; on = 0 } END { exit sent != 4 * most }' "$out" ||
         fail "a server with 4 workers does not send its weights to each"
+    # two of three servers are on the other machine, and so is about two thirds of what the worker sends and reads
+    set_up planned $small model.embed=128 model.layers=4 device.ranks=0 cluster.nodes=10.0.0.1:2,10.0.0.2:2 \
+        server.count=3 server.mode=async
+    expect 0 "$bin" plan base.ini planned.ini
+    awk '/^traffic/ { on = 1 } on && /by all/ { part = $6 / $3; exit } END { exit !(part > 0.6 && part < 0.7) }' "$out" ||
+        fail "not two thirds of what a worker sends and reads are between nodes: $(grep 'by all' "$out")"
 }
 
 # --- stopped, and lost ------------------------------------------------------------------------------------------------
