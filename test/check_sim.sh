@@ -23,13 +23,15 @@ products() {
 # The longest first, so that two cores end together. Seed 0 is the order that is always run, with all that a row
 # promises. The other seed follows from the commit, so that other builds see other orders, and a run of the same commit
 # sees the same. The plain build has nothing to add to it: the race detector's runs the same order, compares the same
-# results, and looks at every access besides.
+# results, and looks at every access besides. FP16 and BF16 are one template, with the same tiles and accesses:
+# the race detector looks at the one, AddressSanitizer at the other.
 operations_and_the_trainer() {
     o="test/test_ops --device cuda" t=test/test_device
     other=$(git -C "$top" rev-parse HEAD 2>/dev/null | cut -c1-4)
     other=$((0x${other:-1} + 1))
     echo "seed $other"
-    runs "$other $asan/$o --once" "0 $sim/$o" "$other $race/$t" "$other $race/$o --once" "0 $sim/$t"
+    runs "$other $asan/$o --once --but bf16" "0 $sim/$o" "$other $race/$t" "$other $race/$o --once --but fp16" \
+        "0 $sim/$t"
 }
 
 # Two thirds: test_sim.sh has the first.

@@ -2,6 +2,7 @@
 //
 //     test_ops                          every row and every special check, on every device and width of this machine
 //     test_ops matmul                   the rows whose name contains `matmul`
+//     test_ops --but fp16 ...           without the rows whose name contains `fp16`
 //     test_ops --device cuda [name]     on devices of this kind alone; fails where there is none
 //     test_ops --once ...               one execution of each row, without what compares several
 //     test_ops --about --device cuda    no tests: which device that is, and the library behind its products; fails
@@ -48,7 +49,7 @@ static void check_special(void **state) {
     assert_true(tried > 0);
 }
 
-static int run_table(const fixtures *all, const char *only) {
+static int run_table(const fixtures *all, const char *only, const char *but) {
     int room = test_row_count + special_count, n = 0;
     item *items = calloc((size_t)room, sizeof *items);
     struct CMUnitTest *tests = calloc((size_t)room, sizeof *tests);
@@ -57,7 +58,7 @@ static int run_table(const fixtures *all, const char *only) {
         *it = (item){.all = all};
         if (i < test_row_count) row_name(it->name, sizeof it->name, it->row = &test_rows[i]);
         else snprintf(it->name, sizeof it->name, "%s", (it->special = &specials[i - test_row_count])->name);
-        if (only && !strstr(it->name, only)) continue;
+        if ((only && !strstr(it->name, only)) || (but && strstr(it->name, but))) continue;
         tests[n++] = (struct CMUnitTest){
             .name = it->name, .test_func = it->row ? check_row : check_special, .initial_state = it};
     }
@@ -88,7 +89,7 @@ typedef struct command {
     products products;
     device_kind kind;
     int64_t scale;
-    const char *only;
+    const char *only, *but;  // in the name of a row
 } command;
 
 static bool parse(command *c, int argc, char **argv) {
@@ -103,6 +104,8 @@ static bool parse(command *c, int argc, char **argv) {
             c->kind = !strcmp(value, "cuda") ? DEVICE_CUDA : !strcmp(value, "cpu") ? DEVICE_CPU : DEVICE_AUTO;
             if (c->kind == DEVICE_AUTO) return false;
             i++;
+        } else if (!strcmp(argv[i], "--but") && *value) {
+            c->but = argv[++i];
         } else if (!strcmp(argv[i], "--scale")) {
             c->scale = strtol(value, NULL, 10);
             if (c->scale < 1) return false;
@@ -117,7 +120,8 @@ int main(int argc, char **argv) {
     command c;
     if (!parse(&c, argc, argv)) {
         fprintf(stderr,
-                "usage: test_ops [--device cpu|cuda] [--about] [--once] [--bench [--pairs] [--scale N]] [name]\n");
+                "usage: test_ops [--device cpu|cuda] [--about] [--once] [--but NAME] [--bench [--pairs] [--scale N]] "
+                "[name]\n");
         return 64;
     }
     if (c.about) return tell_about(c.kind);
@@ -129,7 +133,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     all.once = c.once;
-    int failures = run_table(&all, c.only);
+    int failures = run_table(&all, c.only, c.but);
     fixtures_close(&all);
     return failures ? 1 : 0;
 }
