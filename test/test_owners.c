@@ -2,7 +2,7 @@
 // functions, on many worlds. (Runs: test_ranks.c, test_servers.sh.)
 #include "test/support/run.h"
 #include "trainer/config/pipes.h"
-#include "trainer/plan.h"
+#include "trainer/plan_ranks.h"
 #include "trainer/step/row_rules.h"
 
 #include <stdint.h>
@@ -170,6 +170,47 @@ static void whole_matrices_go_by_weight(void **state) {
     close_subject(&x);
 }
 
+// What is planned once for buckets that are cut alike is what each of them takes by itself, after another deal too.
+static void expect_reductions(session *s) {
+    train_state *t = &s->state;
+    int n = t->zero.buckets;
+    for (int64_t turn = 0; turn < reduce_turns(t->reduce); turn++)
+        for (int k = 0; k < n; k++) {
+            const zero_bucket *b = &t->zero.bucket[k];
+            const reduce_cost *planned = &t->reduction[turn * n + k];
+            reduce_cost alone;
+            OK(reduce_plan(t->reduce, turn, b->first, b->count, &alone));
+            assert_int_equal(planned->scratch, alone.scratch);
+            assert_memory_equal(&planned->moves, &alone.moves, sizeof alone.moves);
+        }
+}
+
+static void buckets_cut_alike_cost_the_same(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"", "[parallel]\nzero = 1\nslices = 2\n", "[parallel]\nzero = 3\n",
+                                        "[optimizer]\ntype = muon\n"};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        subject x;
+        plan_world w;
+        char more[256];
+        snprintf(more, sizeof more, "[model]\nlayers = 7\n[reduce]\nbucket_mb = 0.1\n%s", kinds[kind]);
+        open_subject(&x, more);
+        OK(plan_world_any(&w, "3x5x3"));
+        for (int rank = 0; rank < w.world; rank += 4) {
+            session s = {0};
+            int alike = 0, others = 0;
+            OK(plan_begin(&s, &x.c, rank, &w));
+            const zero_layout *z = &s.state.zero;
+            for (int k = 0; k < z->buckets; k++) alike += z->bucket[k].alike < k, others += z->bucket[k].alike == k;
+            if (kind < 3) assert_true(alike >= 5 && others >= 2);  // layers; the head, and the tables of words
+            expect_reductions(&s);
+            session_close(&s);
+        }
+        plan_world_close(&w);
+        close_subject(&x);
+    }
+}
+
 // --- which ranks -----------------------------------------------------------------------------------------------------
 
 static void servers_are_the_last_ranks_and_have_no_lanes(void **state) {
@@ -248,6 +289,7 @@ int main(void) {
         cmocka_unit_test(each_chunk_has_one_owner_and_each_rank_its_share),
         cmocka_unit_test(equal_weights_cut_as_none_do),
         cmocka_unit_test(whole_matrices_go_by_weight),
+        cmocka_unit_test(buckets_cut_alike_cost_the_same),
         cmocka_unit_test(servers_are_the_last_ranks_and_have_no_lanes),
         cmocka_unit_test(servers_hold_the_state_and_others_the_weights),
     };

@@ -160,12 +160,18 @@ static err_t declare_counters(train_state *t) {
 }
 
 static err_t plan_scratch(train_state *t, size_t *most) {
+    int n = t->zero.buckets;
+    size_t jobs = (size_t)reduce_turns(t->reduce) * (size_t)n;
     *most = 0;
+    if (!t->reduction) t->reduction = calloc(jobs + 1, sizeof *t->reduction);
+    if (!t->reduction) return err_set(ERR_INTERNAL, "no memory for %zu reductions", jobs);
     for (int64_t turn = 0; turn < reduce_turns(t->reduce); turn++)
-        for (int k = 0; k < t->zero.buckets; k++) {
-            reduce_cost cost;
-            TRY(reduce_plan(t->reduce, turn, t->zero.bucket[k].first, t->zero.bucket[k].count, &cost));
-            if (cost.scratch > *most) *most = cost.scratch;
+        for (int k = 0; k < n; k++) {
+            const zero_bucket *b = &t->zero.bucket[k];
+            reduce_cost *cost = &t->reduction[turn * n + k];
+            if (b->alike < k) *cost = t->reduction[turn * n + b->alike];
+            else TRY(reduce_plan(t->reduce, turn, b->first, b->count, cost));
+            if (cost->scratch > *most) *most = cost->scratch;
         }
     return ERR_OK;
 }
@@ -509,7 +515,7 @@ void state_close(train_state *t) {
         free(t->kept), free(t->scalar), free(t->array), free(t->of_piece), free(t->mirror), free(t->ckpt.group),
         free(t->ckpt.scalar), free(t->tensors), free(t->exact_at), free(t->residual), free(t->residual_mirror),
         free(t->rule), muon_close(&t->muon), free(t->residual_name), free(t->velocity), free(t->velocity_mirror),
-        free(t->island_name);
+        free(t->island_name), free(t->reduction);
     packed_close(&t->packed);
     row_table_close(t->rows);
     *t = (train_state){0};

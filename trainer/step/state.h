@@ -93,8 +93,9 @@ typedef struct train_state {
     bool turns;          // lanes are dealt in turns, each of which is reduced
     zero_layout zero;
     reducer *reduce;
-    arena memory;     // on the device
-    arena host;       // offload: masters and optimizer state, or windows of them, and the staging below
+    reduce_cost *reduction;  // [turns * buckets] what each bucket's takes and moves
+    arena memory;            // on the device
+    arena host;              // offload: masters and optimizer state, or windows of them, and the staging below
     spilled spilled;  // of offload = nvme: then the masters and the optimizer's arrays are there, and have no data here
     store masters;    // FP32 weights
     int arrays;

@@ -160,11 +160,32 @@ static void deal_whole(zero_layout *z, const model *net, int g, const division *
     while (rank < z->world) cut[++rank] = s->count;
 }
 
+// Has row i, in a segment that begins at `at`, slices where row k has them in its own segment, and as large ones?
+static bool same_row(const zero_layout *z, const model *net, int i, size_t at, int k, size_t from) {
+    const param *p = &net->param[i], *q = &net->param[k];
+    bool same = z->row_at[i] - at == z->row_at[k] - from && zero_slices(z, p) == zero_slices(z, q) &&
+                zero_first(z, p) == zero_first(z, q) && param_slice_room(p) == param_slice_room(q);
+    for (int c = 0; same && c < zero_slices(z, p); c++)
+        same = param_slice_count(p, zero_first(z, p) + c) == param_slice_count(q, zero_first(z, q) + c);
+    return same;
+}
+
+static bool same_rows(const zero_layout *z, const model *net, const zero_segment *s, const zero_segment *q) {
+    bool same = s->rows == q->rows && s->count == q->count;
+    for (int i = 0; same && i < s->rows; i++) same = same_row(z, net, s->first + i, s->at, q->first + i, q->at);
+    return same;
+}
+
+// Most blocks are as the one before, and are cut as that one is.
 static void deal_all(zero_layout *z, const model *net, const division *x) {
-    size_t all = 0;
-    for (int g = 0; g < z->segments; g++)
-        if (has_whole(&z->segment[g], net)) deal_whole(z, net, g, x, &all);
+    size_t all = 0, each = (size_t)(z->world + 1);
+    for (int g = 0; g < z->segments; g++) {
+        const zero_segment *s = &z->segment[g];
+        if (has_whole(s, net)) deal_whole(z, net, g, x, &all);
+        else if (g && !has_whole(s - 1, net) && same_rows(z, net, s, s - 1))
+            memcpy(&z->cut[(size_t)g * each], &z->cut[(size_t)(g - 1) * each], each * sizeof *z->cut);
         else deal(z, net, g, x);
+    }
 }
 
 // Backward goes from the last block to the first; a bucket takes whole blocks' segments until it is large enough.
@@ -183,6 +204,19 @@ static void fill_buckets(zero_layout *z, size_t bytes) {
         b->block = s->block;
         b->at = s->at;
         b->floats += s->count;
+    }
+}
+
+static bool cut_alike(const zero_layout *z, const zero_bucket *a, const zero_bucket *b) {
+    size_t each = (size_t)(z->world + 1) * sizeof *z->cut, from = (size_t)(z->world + 1);
+    return a->count == b->count &&
+           memcmp(&z->cut[(size_t)a->first * from], &z->cut[(size_t)b->first * from], (size_t)a->count * each) == 0;
+}
+
+static void compare_buckets(zero_layout *z) {
+    for (int k = 0; k < z->buckets; k++) {
+        zero_bucket *b = &z->bucket[k];
+        b->alike = k && cut_alike(z, b - 1, b) ? b[-1].alike : k;
     }
 }
 
@@ -258,6 +292,7 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     deal_all(z, net, &x);
     free(load);
     fill_buckets(z, o->bucket_bytes);
+    compare_buckets(z);
     zero_own(z, net, o->rank);
     return ERR_OK;
 }

@@ -32,6 +32,8 @@ typedef struct zero_bucket {
     int chunk;
     int block;          // the bucket is final when backward has left this block
     size_t at, floats;  // in the slab
+    // the first of those before it whose segments are cut as its own are: ranks send and add as much of each
+    int alike;
 } zero_bucket;
 
 // Consecutive elements of one slice of a row. Slices are numbered as in the whole row, also where only some of them are
