@@ -93,9 +93,12 @@ static err_t do_plan(const config *c, const arguments *a) {
                           .free = given(a, "--free"),
                           .trace = given(a, "--trace"),
                           .json = given(a, "--json") != NULL};
-    if (given(a, "--search")) return verb_search(c, &asked, stdout);
-    if (asked.costs || asked.free || asked.trace || asked.json)
-        return err_set(ERR_USAGE, "--costs, --free, --trace and --json go with --search, which is not here");
+    asked.own = !given(a, "--search");
+    if (asked.costs && asked.own && asked.free)
+        return err_set(ERR_USAGE, "--free goes with --search, which is not here");
+    if (!asked.own || asked.costs) return verb_search(c, &asked, stdout);
+    if (asked.free || asked.trace || asked.json)
+        return err_set(ERR_USAGE, "--free, --trace and --json go with --search or --costs, which are not here");
     if (block && given(a, "--draw"))
         return err_set(ERR_USAGE,
                        "--graph prints a model's blocks, --draw a pipeline's schedule: expected one of them");

@@ -114,6 +114,7 @@ static void mistakes_are_named(void **state) {
                  {"[failures]\nsave_s = 1 s\n", ":2: [failures] save_s: expected a number"},
                  {"[failures]\nnodes = 3\n", ":2: [failures] nodes: no such key"},
                  {"[weather]\nrain = 1\n", ":1: [weather] : no such key"},
+                 {"[failures]\nevery_s = 0\n", ":2: [failures] every_s: expected a number from 0.001"},
                  {"[cluster]\nnodes = 3\n", "nothing fails"}};
     char *dir = make_dir(), path[1024];
     failure_rules r;
@@ -130,10 +131,27 @@ static void mistakes_are_named(void **state) {
     drop_dir(dir);
 }
 
+// A plan says how much a save copies; what the file says counts before it.
+static void saves_are_as_planned(void **state) {
+    (void)state;
+    cluster_file f = {.fails = plain, .save_gb_s = 4};
+    failure_rules r;
+    failures_of_plan(&r, &f, 8e9, 0.5);
+    assert_true(r.save_s == plain.save_s && r.every_s == plain.every_s);
+    f.fails.save_s = f.fails.every_s = -1;
+    failures_of_plan(&r, &f, 8e9, 0.5);
+    assert_true(r.save_s == 2 && fabs(r.every_s / failures_best(&r) - 1) < 1e-12);
+    for (double k = 0.5; k < 2; k *= 1.1)
+        assert_true(failures_useful(&r, r.every_s) >= failures_useful(&r, k * r.every_s));
+    failures_of_plan(&r, &f, 8, 1000);  // no save without a step between
+    assert_true(r.every_s == 1000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_as_the_closed_form), cmocka_unit_test(rates_of_a_large_run),
         cmocka_unit_test(the_best_interval_is_best),     cmocka_unit_test(spares_run_out),
-        cmocka_unit_test(stragglers_slow_all),           cmocka_unit_test(mistakes_are_named)};
+        cmocka_unit_test(stragglers_slow_all),           cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(saves_are_as_planned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

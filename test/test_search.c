@@ -229,6 +229,46 @@ static void times_follow_the_table(void **state) {
     drop_dir(dir);
 }
 
+// Ranks that share no model wait for one slow device as for all of them; a pipeline whose stages are all slow takes as
+// many times as long, but for what it sends.
+static void slow_devices_slow_the_step(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k;
+    search_result *r = malloc(sizeof *r), *slow = malloc(sizeof *slow);
+    const search_free own = {.own = true};
+    for (int pipeline = 1; pipeline <= 4; pipeline *= 2) {
+        char more[64];
+        double step[3];
+        snprintf(more, sizeof more, "[parallel]\npipeline = %d\n", pipeline);
+        rank_config(&c, dir, llama, more);
+        world_of(&w, "1x8");
+        table_of(&k, 1e9, 1);
+        k.link[COSTS_NODE].rate.is = 1e18, k.link[COSTS_NODE].s = 0;
+        OK(search_run(r, &c, &w, &k, &own));
+        assert_true(r->layouts == 1 && r->found == 1 && r->at[0].given && r->at[0].slow == 0 && r->at[0].slowed_s == 0);
+        static const double share[] = {1.0 / 8, 0.5, 1};
+        for (int i = 0; i < 3; i++) {
+            k.stragglers.share = share[i], k.stragglers.slower = 3, k.stragglers.seed = 5;
+            OK(search_run(slow, &c, &w, &k, &own));
+            const search_found *f = &slow->at[0];
+            step[i] = f->step_s;
+            assert_int_equal(f->slow, (int)(8 * share[i]));
+            assert_true(fabs(f->compute_s + f->waits_s + f->exposed_s + f->slowed_s - f->step_s) < 1e-6 * f->step_s);
+            assert_true(f->compute_s == r->at[0].compute_s);
+        }
+        double whole = r->at[0].step_s;
+        assert_true(step[2] < 3.000001 * whole && step[2] > 2.5 * whole);  // what it receives is added as before
+        if (pipeline == 1) assert_true(step[0] == step[2]);
+        else assert_true(step[0] > 1.2 * whole && step[0] < 0.99 * step[2] && step[0] <= step[1]);
+        costs_free(&k), plan_world_close(&w);
+    }
+    free(r), free(slow);
+    drop_dir(dir);
+}
+
 static void memory_is_a_limit(void **state) {
     (void)state;
     char *dir = rank_dir();
@@ -315,6 +355,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
                                        cmocka_unit_test(layouts_work_as_settings),
                                        cmocka_unit_test(times_follow_the_table),
+                                       cmocka_unit_test(slow_devices_slow_the_step),
                                        cmocka_unit_test(memory_is_a_limit),
                                        cmocka_unit_test(recomputing_may_fit),
                                        cmocka_unit_test(bits_change_only_where_they_may)};

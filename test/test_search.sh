@@ -67,15 +67,64 @@ failures_are_told() {
     expect 64 "$bin" failures
 }
 
+# One command: the step, what is left of its pace when parts fail, and how often to save. What `failures` says of the
+# same rules is the same.
+clusters_are_simulated() {
+    printf '[cluster]\nnodes = 16\ndevices = 8\nracks = 4\nspares = 2\ncard_devices = 2\n[links]\nrack_gb_s = 50\n[stragglers]\nshare = 0.05\nslower = 2\n' >calm.ini
+    { cat calm.ini; printf '[failures]\ngpu_mtbf_h = 5000\nsave_gb_s = 0.001\nseed = 3\n'; } >cluster.ini
+    own="base.ini -o parallel.pipeline=4 -o parallel.slices=4 -o parallel.tensor=4 -o device.ranks=16"
+    expect 0 "$bin" plan --costs h100 --cluster ./cluster.ini $own
+    says "layout  this INI's own, 128 ranks on 16 nodes" "6 of 128 devices compute 2 times as long: " "between racks" \
+        "the layout runs on a cluster whose parts fail:" "cluster 16 nodes of 8 devices, 2 spare: a failure every 39.06 h" \
+        "waiting for a spare" "best " "state in " "in all  " "links and slow devices: ./cluster.ini"
+    cp "$out" told
+    every=$(sed -n 's/^saves   every \([^ ]*\) s;.*/\1/p' told) save=$(sed -n 's/.*of state in \([^ ]*\) s:.*/\1/p' told)
+    { cat cluster.ini; printf 'every_s = %s\nsave_s = %s\n' "$every" "$save"; } >same.ini
+    expect 0 "$bin" failures same.ini
+    a=$(sed -n 's/^  useful *\([0-9.]*\) %/\1/p' told) b=$(sed -n 's/^  useful *\([0-9.]*\) %/\1/p' "$out")
+    awk "BEGIN { d = $a - $b; exit !(d < 0.1 && d > -0.1) }" || fail "useful: $a % with the plan, $b % without"
+    awk -v u="$a" '/ ms \+-/ { ms = $1 } /^in all/ { n = $3; all = $16 }
+        END { exit !(100 * n / all > u - 0.1 && 100 * n / all < u + 0.1 && all * (ms - 0.01) < 86400e3 && all * (ms + 0.01) > 86400e3) }' told ||
+        fail "steps a day do not follow from the step and the useful share"
+    expect 0 "$bin" plan --search --costs h100 --cluster ./cluster.ini --json base.ini -o parallel.slices=4
+    says '"failures":{"interruptions":' '"slow_devices":6' '"best_s":'
+    expect 0 "$bin" plan --search --costs h100 --cluster ./calm.ini base.ini -o parallel.slices=4
+    ! grep -q 'parts fail' "$out" || fail "nothing fails there"
+    expect 0 "$bin" plan --cluster ./calm.ini $own
+    says "ranks   128 on 16 nodes in 4 racks"
+    expect 0 "$bin" plan --costs h100 --cluster ./calm.ini $own --trace step.svg
+    grep -q 'simulated</text>' step.svg || fail "the step is not drawn"
+}
+
+# 10,000 devices take a moment, and no more memory than a few numbers for each.
+ten_thousand_devices() {
+    printf '[cluster]\nnodes = 1250\nracks = 25\nspares = 8\n[stragglers]\nshare = 0.001\nslower = 1.2\n[failures]\ngpu_mtbf_h = 79000\n' >large.ini
+    (ulimit -t 10 && ulimit -v 400000 && exec "$bin" plan --search --costs h100 --cluster ./large.ini base.ini -o batch.global=1024 \
+        -o batch.lanes=1024 -o model.heads=8 -o model.layers=8 -o parallel.slices=8) >"$out" 2>&1 || fail "not within 10 s of CPU and 400 MB"
+    says "search  10000 ranks on 1250 nodes" "10 of 10000 devices compute 1.2 times as long" "1250 nodes of 8 devices"
+}
+
 mistakes_are_said() {
+    printf '[cluster]\nnodes = 10\nracks = 3\n' >racks.ini
+    printf '[links]\nrack_gbs = 50\n' >key.ini
+    for verb in "failures" "plan base.ini --cluster" "plan base.ini --costs h100 --cluster" "plan base.ini --search --costs h100 --cluster"; do
+        expect 78 "$bin" $verb ./racks.ini
+        says "./racks.ini: [cluster] racks = 3, and there are 10 nodes: expected a number that divides them"
+        expect 78 "$bin" $verb ./key.ini
+        says "./key.ini:2: [links] rack_gbs: no such key; a cluster's file has [cluster] nodes, devices, racks"
+    done
+    expect 78 "$bin" plan --costs h100 --cluster ./nowhere.ini base.ini
+    expect 78 "$bin" plan --costs h100 --cluster 2x4 base.ini -o parallel.tensor=3
+    says "[parallel]"
+    expect 64 "$bin" plan --costs h100 --free micro base.ini
     expect 64 "$bin" plan --search base.ini
     says "bench step CONFIG.ini --save FILE" "h100, h200, a100"
     expect 78 "$bin" plan --search --costs b200 base.ini
     says "no such file, and no sheet of that name"
     expect 64 "$bin" plan --search --costs h100 --free zero base.ini
     expect 64 "$bin" plan --search --costs h100 --cluster 8 base.ini
-    expect 64 "$bin" plan --costs h100 base.ini
-    says "go with --search"
+    expect 64 "$bin" plan --json base.ini
+    says "go with --search or --costs"
     expect 64 "$bin" bench base.ini --save x.costs
     expect 78 "$bin" bench comm base.ini -o device.ranks=1
     says "nobody to talk to"
@@ -85,5 +134,7 @@ try sheets_predict
 try tables_predict
 try steps_are_drawn
 try failures_are_told
+try clusters_are_simulated
+try ten_thousand_devices
 try mistakes_are_said
 finish

@@ -71,6 +71,10 @@ typedef struct costs {
     costs_reach *reach;
     costs_op *op;
     costs_comm *comm;
+    struct {
+        double share, slower;  // of all devices, at random places: they compute so many times as long; share 0: none
+        uint64_t seed;
+    } stragglers;  // in no file of costs: trainer/cluster_file.h
 } costs;
 
 // ERR_CONFIG: of another version; ERR_DATA: not such a file, or not whole: says at which line; ERR_IO. name: of the

@@ -3,7 +3,6 @@
 
 #include "base/fmath.h"
 #include "base/philox.h"
-#include "trainer/config/ini.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,66 +15,14 @@ static const double HOUR = 3600, DAY = 86400;
 
 // --- the file --------------------------------------------------------------------------------------------------------
 
-typedef struct rule_key {
-    const char *section, *key;
-    size_t at;
-    bool whole;  // an int64_t
-    double least, most, is;
-} rule_key;
-
-#define REAL(section, key, is, least, most) \
-    { #section, #key, offsetof(failure_rules, key), false, least, most, is }
-#define WHOLE(section, key, is, least, most) \
-    { #section, #key, offsetof(failure_rules, key), true, least, most, is }
-static const rule_key keys[] = {
-    WHOLE(cluster, nodes, 1, 1, 1e6),         WHOLE(cluster, devices, 8, 1, 1024),
-    WHOLE(cluster, spares, 0, 0, 1e6),        REAL(failures, gpu_mtbf_h, 0, 0, 1e12),
-    REAL(failures, node_mtbf_h, 0, 0, 1e12),  REAL(failures, network_mtbf_h, 0, 0, 1e12),
-    REAL(failures, job_mtbf_h, 0, 0, 1e12),   REAL(failures, detect_s, 30, 0, 1e6),
-    REAL(failures, restart_s, 300, 0, 1e6),   REAL(failures, repair_h, 24, 0, 1e5),
-    REAL(failures, every_s, 600, 0.001, 1e8), REAL(failures, save_s, 0, 0, 1e6),
-    REAL(failures, slow_share, 0, 0, 1),      REAL(failures, slow_factor, 1, 1, 1000),
-    REAL(failures, days, 54, 0.01, 1e5),      WHOLE(failures, runs, 400, 1, 1e5),
-    WHOLE(failures, seed, 1, 0, 1e15),
-};
-enum { KEYS = sizeof keys / sizeof *keys };
-
-static void set(failure_rules *r, const rule_key *k, double value) {
-    char *at = (char *)r + k->at;
-    if (k->whole) *(int64_t *)at = (int64_t)value;
-    else *(double *)at = value;
-}
-
-static err_t take(failure_rules *r, const char *path, const ini_entry *e) {
-    char place[INI_PLACE], *end;
-    int k = 0;
-    ini_place(place, path, e->line);
-    while (k < KEYS && (strcmp(keys[k].section, e->section) != 0 || (*e->key && strcmp(keys[k].key, e->key) != 0))) k++;
-    if (k == KEYS)
-        return err_set(ERR_CONFIG,
-                       "%s: [%s] %s: no such key. [cluster] has nodes, devices, spares; [failures] gpu_mtbf_h, "
-                       "node_mtbf_h, network_mtbf_h, job_mtbf_h, detect_s, restart_s, repair_h, every_s, save_s, "
-                       "slow_share, slow_factor, days, runs, seed",
-                       place, e->section, e->key);
-    if (!*e->key) return ERR_OK;
-    double value = strtod(e->value, &end);
-    bool good = end != e->value && !*end && isfinite(value) && value >= keys[k].least && value <= keys[k].most;
-    if (!good || (keys[k].whole && value != floor(value)))
-        return err_set(ERR_CONFIG, "%s: [%s] %s: expected a %snumber from %g to %g, found `%.60s`", place, e->section,
-                       e->key, keys[k].whole ? "whole " : "", keys[k].least, keys[k].most, e->value);
-    set(r, &keys[k], value);
-    return ERR_OK;
-}
-
+// What else a plan says (failures_of_plan): saves that take no time, at a usual interval.
 err_t failures_read(failure_rules *out, const char *path) {
-    ini_file *f;
-    err_t rc = ERR_OK;
-    *out = (failure_rules){0};
-    for (int k = 0; k < KEYS; k++) set(out, &keys[k], keys[k].is);
-    TRY(ini_read(path, &f));
-    for (int i = 0; i < f->count && rc == ERR_OK; i++) rc = take(out, path, &f->entry[i]);
-    free(f);
-    TRY(rc);
+    const double USUAL = 600;
+    cluster_file f;
+    TRY(cluster_file_read(&f, path));
+    *out = f.fails;
+    if (out->every_s < 0) out->every_s = USUAL;
+    if (out->save_s < 0) out->save_s = 0;
     if (failures_rate(out) > 0) return ERR_OK;
     return err_set(ERR_CONFIG,
                    "%s: nothing fails: expected one of [failures] gpu_mtbf_h, node_mtbf_h, network_mtbf_h, job_mtbf_h, "
@@ -117,6 +64,12 @@ double failures_best(const failure_rules *r) {
         else high = b;
     }
     return fm_exp((low + high) / 2);
+}
+
+void failures_of_plan(failure_rules *out, const cluster_file *f, double state, double step_s) {
+    *out = f->fails;
+    if (out->save_s < 0) out->save_s = state / (1e9 * f->save_gb_s);
+    if (out->every_s < 0) out->every_s = fmax(failures_best(out), step_s);
 }
 
 // --- events ----------------------------------------------------------------------------------------------------------
@@ -212,20 +165,26 @@ static void print_part(FILE *out, const char *what, double s, double all) {
     fprintf(out, "  %-24s %7.2f %%\n", what, 100 * s / all);
 }
 
+static void print_every(FILE *out, const char *what, double every_s) {
+    fprintf(out, "  %-24s every %.*f s", what, every_s < 10 ? 2 : 0, every_s);
+}
+
 static void print_interval(FILE *out, const failure_rules *r) {
     double best = failures_best(r), young = sqrt(2 * r->save_s / failures_rate(r));
-    fprintf(out, "saves   every %g s; with a spare at hand always, by closed form (Daly 2006):\n", r->every_s);
-    if (r->save_s > 0)
-        fprintf(out, "  best                     every %.0f s (Young 1974: %.0f s): %.2f %% useful\n", best, young,
+    fprintf(out, "saves   every %.4g s; with a spare at hand always, by closed form (Daly 2006):\n", r->every_s);
+    if (r->save_s > 0) {
+        print_every(out, "best", best);
+        fprintf(out, " (Young 1974: %.*f s): %.2f %% useful\n", young < 10 ? 2 : 0, young,
                 100 * failures_useful(r, best));
-    else fprintf(out, "  best                     as often as possible, since a save takes no time (save_s = 0)\n");
+    } else fprintf(out, "  best                     as often as possible, since a save takes no time (save_s = 0)\n");
     for (int k = -2; k <= 2; k++) {
         double every = r->every_s * (k < 0 ? 1.0 / (1 << -2 * k) : 1 << 2 * k);
-        fprintf(out, "  %-24s every %.0f s: %.2f %% useful\n", k ? "" : "this", every, 100 * failures_useful(r, every));
+        print_every(out, k ? "" : "this", every);
+        fprintf(out, ": %.2f %% useful\n", 100 * failures_useful(r, every));
     }
 }
 
-static void print_failures(FILE *out, const failure_rules *r, const failure_times *t) {
+void failures_print(FILE *out, const failure_rules *r, const failure_times *t) {
     double all = r->days * DAY;
     fprintf(out, "cluster %" PRId64 " nodes of %" PRId64 " devices, %" PRId64 " spare: a failure every %.2f h\n",
             r->nodes, r->devices, r->spares, 1 / failures_rate(r) / HOUR);
@@ -248,6 +207,6 @@ err_t verb_failures(int argc, char **argv, FILE *out) {
         return err_set(ERR_USAGE, "lockstep failures: expected one file, e.g. lockstep failures cluster.ini");
     TRY(failures_read(&r, argv[0]));
     TRY(failures_simulate(&r, &t));
-    print_failures(out, &r, &t);
+    failures_print(out, &r, &t);
     return ERR_OK;
 }

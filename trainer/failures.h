@@ -8,22 +8,9 @@
 #ifndef TRAINER_FAILURES_H
 #define TRAINER_FAILURES_H
 
-#include "base/err.h"
+#include "trainer/cluster_file.h"
 
-#include <stdint.h>
 #include <stdio.h>
-
-typedef struct failure_rules {
-    int64_t nodes, devices;                                      // of each node
-    double gpu_mtbf_h, node_mtbf_h, network_mtbf_h, job_mtbf_h;  // of one device, one node, the whole; 0: never fails
-    double detect_s, restart_s;
-    int64_t spares;
-    double repair_h;                 // until a node that was replaced is a spare
-    double every_s, save_s;          // work between two saves; how long steps wait for one
-    double slow_share, slow_factor;  // for a share of the time, some rank makes all so many times as slow
-    double days;
-    int64_t runs, seed;
-} failure_rules;
 
 // Of all runs, on average: seconds, of the seconds of `days`.
 typedef struct failure_times {
@@ -31,7 +18,7 @@ typedef struct failure_times {
     double interruptions, deviation;  // in so many days, on average; of one run's number
 } failure_times;
 
-// ERR_CONFIG names file and line: unknown keys, numbers out of range, what is missing.
+// Of a cluster's file (trainer/cluster_file.h). ERR_CONFIG: a mistake in it, or nothing fails.
 err_t failures_read(failure_rules *out, const char *path);
 
 double failures_rate(const failure_rules *r);  // a second
@@ -43,6 +30,12 @@ double failures_useful(const failure_rules *r, double every_s);
 
 // Where that is largest.
 double failures_best(const failure_rules *r);
+
+// Of a run that was planned for the cluster: where the file does not say how long a save takes, its fullest rank's
+// state (bytes) is copied; where it does not say how often, they come at the best interval, a step's time at least.
+void failures_of_plan(failure_rules *out, const cluster_file *f, double state, double step_s);
+
+void failures_print(FILE *out, const failure_rules *r, const failure_times *t);
 
 err_t verb_failures(int argc, char **argv, FILE *out);
 

@@ -10,6 +10,7 @@
 
 #include "base/mix.h"
 #include "model/slices.h"
+#include "trainer/cluster_file.h"
 #include "trainer/node/cluster.h"
 #include "trainer/session.h"
 
@@ -36,10 +37,30 @@ err_t plan_world_open(plan_world *w, const config *c) {
     return ERR_OK;
 }
 
+static err_t even_world(plan_world *w, int nodes, int each, int racks) {
+    *w = (plan_world){nodes * each, nodes, racks, 0, calloc((size_t)nodes * (size_t)each, sizeof *w->place)};
+    if (!w->place) return no_room(nodes * each);
+    for (int r = 0; r < w->world; r++)
+        w->place[r] = (comm_place){.node = r / each, .local = r % each, .rank = r, .rack = r / each / (nodes / racks)};
+    return ERR_OK;
+}
+
+static err_t world_in_file(plan_world *w, const char *path) {
+    cluster_file f;
+    TRY(cluster_file_read(&f, path));
+    if (f.fails.nodes * f.fails.devices <= PLAN_WORLD_MOST)
+        return even_world(w, (int)f.fails.nodes, (int)f.fails.devices, (int)f.racks);
+    return err_set(ERR_CONFIG,
+                   "%s: [cluster] %" PRId64 " nodes of %" PRId64 " devices are %" PRId64
+                   " devices: a plan has at most %d",
+                   path, f.fails.nodes, f.fails.devices, f.fails.nodes * f.fails.devices, PLAN_WORLD_MOST);
+}
+
 err_t plan_world_any(plan_world *w, const char *text) {
     const char *p = text;
     int number[3] = {0, 0, 1}, n = 0;
     *w = (plan_world){0};
+    if (cluster_is_file(text)) return world_in_file(w, text);
     for (; n < 3; n++) {
         number[n] = cluster_number(&p);
         if (*p != 'x') break;
@@ -49,13 +70,9 @@ err_t plan_world_any(plan_world *w, const char *text) {
     if (n < 1 || *p || nodes < 1 || each < 1 || racks < 1 || (int64_t)nodes * each > PLAN_WORLD_MOST || nodes % racks)
         return err_set(ERR_USAGE,
                        "--cluster %s: expected nodes x devices of each, such as 128x8, at most %d devices in all; or "
-                       "with racks of as many nodes each, 128x8x4",
+                       "with racks of as many nodes each, 128x8x4; or a file that describes one, such as ./cluster.ini",
                        text, PLAN_WORLD_MOST);
-    *w = (plan_world){nodes * each, nodes, racks, 0, calloc((size_t)nodes * (size_t)each, sizeof *w->place)};
-    if (!w->place) return no_room(nodes * each);
-    for (int r = 0; r < w->world; r++)
-        w->place[r] = (comm_place){.node = r / each, .local = r % each, .rank = r, .rack = r / each / (nodes / racks)};
-    return ERR_OK;
+    return even_world(w, nodes, each, racks);
 }
 
 // Of made-up nodes, too, neighbours are joined as the INI says.

@@ -5,6 +5,7 @@
 #include "trainer/config/pipes.h"
 #include "trainer/price.h"
 #include "trainer/step/simulate.h"
+#include "trainer/stragglers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -264,6 +265,7 @@ static err_t all_layouts(searcher *x) {
     search_choice given = given_choice(x->c, x->w->world), is = given;
     int64_t global = x->c->batch.global;
     TRY(guess_one(x, &given, true));
+    if (x->free.own) return ERR_OK;
     for (is.micro = x->free.micro ? 1 : given.micro; is.micro <= (x->free.micro ? 64 : given.micro); is.micro *= 2)
         for (is.lanes = x->free.lanes ? 1 : given.lanes; is.lanes <= (x->free.lanes ? 1024 : given.lanes);
              is.lanes *= 2)
@@ -283,14 +285,17 @@ typedef struct stage_list {
 
 typedef struct asked {
     const stage_list *stage;
-    bool sends;    // communication takes time
-    double error;  // how much of the error is added
+    bool sends;        // communication takes time
+    double error;      // how much of the error is added
+    const bool *slow;  // [stages] whose devices compute `slower` times as long; NULL: none
+    double slower;
 } asked;
 
 static double time_of(void *ctx, int rank, const action *a) {
     const asked *x = ctx;
     const price_time *t = &x->stage[rank].time[a - x->stage[rank].list.at];
     double s = t->compute.s + x->error * t->compute.error;
+    if (x->slow && x->slow[rank]) s *= x->slower;
     return x->sends ? s + t->merge.s + t->send.s + x->error * (t->merge.error + t->send.error) : s;
 }
 
@@ -321,6 +326,26 @@ static err_t add_totals(void *ctx, const simulate_lists *lists, const simulation
     return ERR_OK;
 }
 
+// The step of the slowest pipeline.
+static err_t judge_stragglers(const searcher *x, const stage_list *stage, search_found *f) {
+    grid g = config_grid(x->tried, x->w->world);
+    straggler_sets sets;
+    totals t;
+    if (x->k->stragglers.share <= 0) return ERR_OK;
+    TRY(stragglers_draw(&sets, &g, x->k->stragglers.share, x->k->stragglers.seed));
+    err_t rc = ERR_OK;
+    double most = f->step_s;
+    f->slow = sets.devices;
+    for (int i = 0; i < sets.count && rc == ERR_OK; i++) {
+        asked how = {.sends = true, .slow = &sets.slow[i * sets.stages], .slower = x->k->stragglers.slower};
+        rc = walk(x, stage, f->is.pipeline, how, add_totals, &t);
+        if (rc == ERR_OK) most = fmax(most, t.total);
+    }
+    f->slowed_s = most - f->step_s, f->step_s = most;
+    stragglers_free(&sets);
+    return rc;
+}
+
 static err_t judge_times(const searcher *x, const stage_list *stage, search_found *f) {
     int n = f->is.pipeline;
     totals late, all, alone;
@@ -330,7 +355,7 @@ static err_t judge_times(const searcher *x, const stage_list *stage, search_foun
     f->step_s = all.total, f->error_s = late.total - all.total;
     f->compute_s = alone.most, f->waits_s = alone.total - alone.most, f->exposed_s = fmax(f->step_s - alone.total, 0);
     f->bubble = alone.total > 0 ? 1 - alone.busy / (n * alone.total) : 0;
-    return ERR_OK;
+    return judge_stragglers(x, stage, f);
 }
 
 // Takes what outlives the rank from its session.
@@ -346,6 +371,7 @@ static void count_rank(const searcher *x, const plan_rank *p, search_found *f) {
     int64_t others = x->w->world / f->is.pipeline;
     size_t here = plan_bytes(p) - p->ring - p->snapshots;
     f->memory = here > f->memory ? here : f->memory;
+    f->state = p->masters + p->moments > f->state ? p->masters + p->moments : f->state;
     f->sent[COSTS_NODE] += others * (p->sent - p->sent_far);
     f->sent[COSTS_RACK] += others * (p->sent_far - p->sent_racks);
     f->sent[COSTS_SPINE] += others * p->sent_racks;
@@ -493,6 +519,12 @@ static err_t try_all(searcher *x) {
     qsort(out->at, (size_t)out->found, sizeof *out->at, by_time);
     leave_out_twins(out);
     if (out->found) return ERR_OK;
+    if (x->free.own)
+        return err_set(
+            ERR_CONFIG,
+            "plan --costs: this INI's layout is refused by rules, or needs more memory than the %.1f GB that "
+            "a device has: `lockstep plan` says what it takes, `plan --search` looks for others",
+            1e-9 * out->memory);
     return err_set(ERR_CONFIG,
                    "plan --search: none of %d layouts fits: %d need more memory than a device has, %d are refused by "
                    "rules; more ranks, or [parallel] offload, or --free slices, may help",

@@ -12,6 +12,7 @@
 // Keys of class `bits` that may be changed, too.
 typedef struct search_free {
     bool micro, lanes, slices;
+    bool own;  // nothing is: only the INI's own layout is looked at
 } search_free;
 
 // "micro,lanes": ERR_USAGE names what it is not.
@@ -32,10 +33,13 @@ typedef struct search_found {
     char stages[SEARCH_CUTS];  // where the blocks are cut, as [parallel] stages; "": by flops
     bool given;                // the INI's own
     double step_s, error_s;
-    double compute_s, waits_s, exposed_s;  // the busiest rank's work; waiting for stages; communication left over
-    double bubble;                         // the share of all ranks' time without communication in which they wait
-    size_t memory;                         // of the fullest rank
-    int64_t sent[COSTS_LEVELS];            // by all ranks in a step
+    // the busiest rank's work; waiting for stages; communication left over: with slowed_s, the step
+    double compute_s, waits_s, exposed_s;
+    double bubble;               // the share of all ranks' time without communication in which they wait
+    int slow;                    // devices that are slower than the others
+    double slowed_s;             // how much longer a step takes because of them
+    size_t memory, state;        // of the fullest rank: all; masters and what the optimizer keeps
+    int64_t sent[COSTS_LEVELS];  // by all ranks in a step
 } search_found;
 
 typedef struct search_result {
@@ -64,11 +68,12 @@ err_t search_walk(const search_result *r, const search_found *f, const config *c
 enum { SEARCH_LINES = 1024 };
 const char *search_lines(const config *c, const search_found *f, char dst[SEARCH_LINES]);
 
-// `lockstep plan --search`. cluster: as verb_plan's; costs: the table's name; free: NULL or as search_free_of.
+// `lockstep plan --search`, or, with `own`, `plan --costs`: of the INI's own layout. cluster: as verb_plan's, and what
+// a file says of links, slow devices and failures counts; costs: the table's name; free: NULL or as search_free_of.
 typedef struct search_asked {
     const char *cluster, *costs, *free;
     const char *trace;  // NULL, or where the fastest layout's step is drawn: *.json (trainer/step/trace.h) or *.svg
-    bool json;
+    bool json, own;
 } search_asked;
 err_t verb_search(const config *c, const search_asked *asked, FILE *out);
 

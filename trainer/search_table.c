@@ -2,6 +2,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "trainer/config/table.h"
+#include "trainer/failures.h"
 #include "trainer/plan_ranks.h"
 #include "trainer/search.h"
 #include "trainer/sheets.h"
@@ -100,6 +101,9 @@ static void print_found(const search_result *r, int i, const config *c, const co
     fprintf(out, "   memory %.1f MB   bubble %.1f %%   communication left over %.2f ms\n", 1e-6 * (double)f->memory,
             100 * f->bubble, 1e3 * f->exposed_s);
     print_sent(f, w, out);
+    if (f->slow)
+        fprintf(out, "     %d of %d devices compute %g times as long: %.2f ms of the step\n", f->slow, world,
+                k->stragglers.slower, 1e3 * f->slowed_s);
     if (i + 1 < r->found) print_why(f, &r->at[i + 1], out);
     search_lines(c, f, lines);
     for (const char *p = lines; *p; p += strcspn(p, "\n") + 1) fprintf(out, "       %.*s\n", (int)strcspn(p, "\n"), p);
@@ -108,7 +112,7 @@ static void print_found(const search_result *r, int i, const config *c, const co
 static void print_source(const search_result *r, const costs *k, const char *name, FILE *out) {
     int64_t all = r->looked[FROM_LINE] + r->looked[FROM_NEAR] + r->looked[FROM_ROOFLINE];
     fprintf(out,
-            "\ntimes   of %" PRId64 " operations looked up, %.0f %% are in the table, %.0f %% are scaled from near "
+            "times   of %" PRId64 " operations looked up, %.0f %% are in the table, %.0f %% are scaled from near "
             "shapes, %.0f %% are a roofline's\n",
             all, 100.0 * (double)r->looked[FROM_LINE] / (double)all, 100.0 * (double)r->looked[FROM_NEAR] / (double)all,
             100.0 * (double)r->looked[FROM_ROOFLINE] / (double)all);
@@ -119,18 +123,55 @@ static void print_source(const search_result *r, const costs *k, const char *nam
     else fprintf(out, "from    %s: measured on \"%s\"\n", name, k->device);
 }
 
+// The cluster's file, if there is one, and what fails on it while the fastest layout runs.
+typedef struct on_cluster {
+    const char *path;  // NULL: no file
+    cluster_file file;
+    bool fails;
+    failure_rules rules;
+    failure_times times;
+} on_cluster;
+
+static err_t fail_on_cluster(on_cluster *x, const search_found *f) {
+    x->fails = x->path && failures_rate(&x->file.fails) > 0;
+    if (!x->fails) return ERR_OK;
+    failures_of_plan(&x->rules, &x->file, (double)f->state, f->step_s);
+    return failures_simulate(&x->rules, &x->times);
+}
+
+static double useful(const on_cluster *x) { return x->times.useful / (86400 * x->rules.days); }
+
+static void print_cluster(const search_result *r, const on_cluster *x, FILE *out) {
+    const double DAY = 86400;
+    const search_found *f = &r->at[0];
+    fprintf(out, "\n%s runs on a cluster whose parts fail:\n", r->free.own ? "the layout" : "the fastest layout");
+    failures_print(out, &x->rules, &x->times);
+    if (x->file.fails.save_s < 0)
+        fprintf(out, "        a save copies the fullest rank's %.1f MB of state in %.3f s: save_gb_s = %g\n",
+                1e-6 * (double)f->state, x->rules.save_s, x->file.save_gb_s);
+    fprintf(out, "in all  %.0f steps a day and %.0f %s/s, where a run without failures has %.0f and %.0f\n",
+            useful(x) * DAY / f->step_s, useful(x) * r->units / f->step_s, r->unit, DAY / f->step_s,
+            r->units / f->step_s);
+}
+
 static void print_table(const search_result *r, const config *c, const plan_world *w, const costs *k, const char *name,
-                        FILE *out) {
-    fprintf(out, "search  %d ranks on %d node%s: %d layouts, of which %d are refused, %d too large, %d simulated\n",
-            w->world, w->nodes, w->nodes == 1 ? "" : "s", r->layouts, r->refused, r->too_large, r->simulated);
-    if (c->parallel.slices == 1 && !r->free.slices)
+                        const on_cluster *x, FILE *out) {
+    if (r->free.own)
+        fprintf(out, "layout  this INI's own, %d ranks on %d node%s\n", w->world, w->nodes, w->nodes == 1 ? "" : "s");
+    else
+        fprintf(out, "search  %d ranks on %d node%s: %d layouts, of which %d are refused, %d too large, %d simulated\n",
+                w->world, w->nodes, w->nodes == 1 ? "" : "s", r->layouts, r->refused, r->too_large, r->simulated);
+    if (c->parallel.slices == 1 && !r->free.slices && !r->free.own)
         fprintf(out, "        layers stay whole, as slices = 1 decides the run's bits: --free slices looks further\n");
     int shown = 0;
     for (; shown < r->found && shown < SEARCH_SHOWN; shown++) print_found(r, shown, c, k, w, out);
     for (int i = shown; i < r->found; i++)
         if (r->at[i].given) print_found(r, i, c, k, w, out);
     if (!r->fits) fprintf(out, "\nthis INI's own layout needs more memory than a device has, or is refused\n");
+    if (x->fails) print_cluster(r, x, out);
+    fprintf(out, "\n");
     print_source(r, k, name, out);
+    if (x->path) fprintf(out, "        links and slow devices: %s\n", x->path);
 }
 
 // --- JSON ------------------------------------------------------------------------------------------------------------
@@ -146,10 +187,23 @@ static void put_choice(const search_found *f, FILE *out) {
             x->sequence ? "true" : "false", x->micro, x->lanes, x->slices, f->stages);
 }
 
+static void json_failures(const search_result *r, const on_cluster *x, FILE *out) {
+    const failure_times *t = &x->times;
+    double all = 86400 * x->rules.days;
+    fprintf(out,
+            "\"failures\":{\"interruptions\":%.6g,\"days\":%g,\"useful\":%.6g,\"saving\":%.6g,\"lost\":%.6g,"
+            "\"down\":%.6g,\"waiting\":%.6g,\"slow\":%.6g,",
+            t->interruptions, x->rules.days, t->useful / all, t->saving / all, t->lost / all, t->down / all,
+            t->waiting / all, t->slow / all);
+    fprintf(out, "\"every_s\":%.6g,\"save_s\":%.6g,\"best_s\":%.6g,\"units_per_s\":%.6g},", x->rules.every_s,
+            x->rules.save_s, failures_best(&x->rules), useful(x) * r->units / r->at[0].step_s);
+}
+
 static void print_json(const search_result *r, const config *c, const plan_world *w, const costs *k, const char *name,
-                       FILE *out) {
+                       const on_cluster *x, FILE *out) {
     fprintf(out, "{\"ranks\":%d,\"nodes\":%d,\"layouts\":%d,\"refused\":%d,\"too_large\":%d,\"simulated\":%d,",
             w->world, w->nodes, r->layouts, r->refused, r->too_large, r->simulated);
+    if (x->fails) json_failures(r, x, out);
     fprintf(out, "\"costs\":\"%s\",\"sheet\":%s,\"fits\":%s,\"found\":[", name, k->sheet ? "true" : "false",
             r->fits ? "true" : "false");
     for (int i = 0; i < r->found; i++) {
@@ -161,6 +215,7 @@ static void print_json(const search_result *r, const config *c, const plan_world
                 mfu(r, f, k, c, w->world));
         fprintf(out, "\"memory\":%zu,\"compute_ms\":%.6g,\"bubble\":%.4g,\"exposed_ms\":%.6g,", f->memory,
                 1e3 * f->compute_s, f->bubble, 1e3 * f->exposed_s);
+        fprintf(out, "\"slow_devices\":%d,\"slowed_ms\":%.6g,", f->slow, 1e3 * f->slowed_s);
         fprintf(out, "\"sent\":[%" PRId64 ",%" PRId64 ",%" PRId64 "]}", f->sent[COSTS_NODE], f->sent[COSTS_RACK],
                 f->sent[COSTS_SPINE]);
     }
@@ -202,31 +257,34 @@ static err_t draw_fastest(const search_result *r, const config *c, const plan_wo
     snprintf(title, sizeof title,
              "tensor %d, context %d, pipeline %d (%s), data %d, zero %d: a step of %.2f ms, simulated", f->is.tensor,
              f->is.context, f->is.pipeline, word_of("parallel", "schedule", f->is.schedule, word), f->is.data,
-             f->is.zero, 1e3 * f->step_s);
+             f->is.zero, 1e3 * (f->step_s - f->slowed_s));
     shown x = {.path = path, .title = title, .svg = ends_in(path, ".svg")};
     return search_walk(r, f, c, w, k, write_trace, &x);
 }
 
 // --- the verb --------------------------------------------------------------------------------------------------------
 
-static err_t search_places(const config *c, const search_asked *asked, const costs *k, FILE *out) {
-    plan_world w;
+static err_t search_places(const config *c, const search_asked *asked, const plan_world *w, costs *k, FILE *out) {
     search_free keys;
+    on_cluster x = {.path = asked->cluster && cluster_is_file(asked->cluster) ? asked->cluster : NULL};
+    if (x.path) TRY(cluster_file_read(&x.file, x.path));
+    if (x.path) TRY(cluster_file_costs(k, &x.file, x.path));
+    TRY(search_free_of(&keys, asked->free));
+    keys.own = asked->own;
+    if (keys.own) TRY(config_fits(c, w->world));
     search_result *r = malloc(sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for a search");
-    err_t rc = search_free_of(&keys, asked->free);
-    if (rc == ERR_OK) rc = asked->cluster ? plan_world_any(&w, asked->cluster) : plan_world_open(&w, c);
-    if (rc != ERR_OK) return free(r), rc;
-    rc = search_run(r, c, &w, k, &keys);
-    if (rc == ERR_OK) (asked->json ? print_json : print_table)(r, c, &w, k, asked->costs, out);
-    if (rc == ERR_OK && asked->trace) rc = draw_fastest(r, c, &w, k, asked->trace);
-    plan_world_close(&w);
+    err_t rc = search_run(r, c, w, k, &keys);
+    if (rc == ERR_OK) rc = fail_on_cluster(&x, &r->at[0]);
+    if (rc == ERR_OK) (asked->json ? print_json : print_table)(r, c, w, k, asked->costs, &x, out);
+    if (rc == ERR_OK && asked->trace) rc = draw_fastest(r, c, w, k, asked->trace);
     free(r);
     return rc;
 }
 
 err_t verb_search(const config *c, const search_asked *asked, FILE *out) {
     costs k;
+    plan_world w;
     if (!asked->costs)
         return err_set(ERR_USAGE,
                        "plan --search wants --costs: a file that `lockstep bench step CONFIG.ini --save FILE` and "
@@ -238,7 +296,11 @@ err_t verb_search(const config *c, const search_asked *asked, FILE *out) {
                        "for a browser",
                        asked->trace);
     TRY(sheet_or_file(&k, asked->costs));
-    err_t rc = search_places(c, asked, &k, out);
+    err_t rc = asked->cluster ? plan_world_any(&w, asked->cluster) : plan_world_open(&w, c);
+    if (rc == ERR_OK) {
+        rc = search_places(c, asked, &w, &k, out);
+        plan_world_close(&w);
+    }
     costs_free(&k);
     return rc;
 }
