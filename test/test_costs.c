@@ -16,6 +16,9 @@ static const char table[] = "lockstep costs 1\n"
                             "peak fp32 1e9 flop/s 0.1 spread\n"
                             "copy 1e9 bytes/s 0.1 spread\n"
                             "launch 10 us 0.5 spread\n"
+                            "host_memory 16e9 bytes\n"
+                            "host_link 3e9 bytes/s 0.2 spread\n"
+                            "host_copy 2e9 bytes/s 0.4 spread\n"
                             "reach matmul 0.5 0.2 spread\n"
                             "reach other 0.8 0.1 spread\n"
                             "link node 1e9 bytes/s 5 us 0.1 spread\n"
@@ -26,7 +29,7 @@ static const char table[] = "lockstep costs 1\n"
                             "comm all_gather node 4 1000 10 us 0.01 spread\n"
                             "comm all_gather node 4 16000 40 us 0.02 spread\n"
                             "comm all_gather node 16 1000 90 us 0.03 spread\n"
-                            "end 14\n";
+                            "end 17\n";
 
 static op_cost product(int64_t m, int64_t n, int64_t k, unsigned options) {
     return (op_cost){FP32, {m, n, k}, options, 4.0 * (double)(m * k + n * k + m * n), 2.0 * (double)(m * n * k)};
@@ -48,6 +51,8 @@ static void what_is_written_is_read(void **state) {
     OK(costs_save(&c, path));
     OK(costs_load(&again, path));
     OK(io_read_file(path, 1 << 20, &one, &n));
+    close_to(again.host_memory, 16e9, 1e-12), close_to(again.host_link.is, 3e9, 1e-12);
+    close_to(again.host_copy.is, 2e9, 1e-12), close_to(again.host_copy.spread, 0.4, 1e-12);
     OK(costs_save(&again, path));
     OK(io_read_file(path, 1 << 20, &two, &m));
     assert_string_equal(one, two);
@@ -84,6 +89,9 @@ static void mistakes_are_named_by_line(void **state) {
                  {"peak fp32 nan flop/s 0.1 spread", "3: expected"},
                  {"copy 1e9 bytes 0.1 spread", "3: expected `copy"},
                  {"launch 1 ms 0.1 spread", "3: expected `launch"},
+                 {"host_memory none", "3: expected `host_memory BYTES bytes"},
+                 {"host_link 1 us 0.1 spread", "3: expected `host_link NUMBER bytes/s"},
+                 {"host_copy 1 bytes/s", "3: expected `host_copy NUMBER bytes/s"},
                  {"tiles 132 128 256", "3: expected `tiles"},
                  {"tiles 0 128 256 1", "3: expected `tiles"},
                  {"reach matmul 0 0.1 spread", "3: expected `reach"},
@@ -196,6 +204,7 @@ static void sheets_are_tables(void **state) {
     for (int i = 0; i < 3; i++) {
         OK(sheet_or_file(&c, names[i]));
         assert_true(c.sheet && c.memory > 70e9 && c.peak[BF16].is > 300e12 && c.tiles.processors > 100);
+        assert_true(c.host_memory > 0 && c.host_link.is < c.copy.is / 30 && c.host_copy.is < c.copy.is / 30);
         assert_non_null(strstr(sheet_text(names[i]), "datasheet"));
         assert_non_null(strstr(sheet_names, names[i]));
         op_cost x = {BF16, {8192, 8192, 8192}, 0, 3 * 2.0 * 8192 * 8192, 2 * 8192.0 * 8192 * 8192};

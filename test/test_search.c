@@ -158,6 +158,58 @@ static void check_found(const char *dir, const char *model, const config *c, con
     plan_ranks_close(&p);
 }
 
+// Where the table knows the host: what is kept there leaves the device, and an update takes what the copies do.
+static void state_may_be_kept_by_the_host(void **state) {
+    (void)state;
+    char *dir = rank_dir(), lines[SEARCH_LINES];
+    config c, pasted;
+    plan_world w;
+    costs k;
+    plan_ranks p;
+    search_result *r = malloc(sizeof *r);
+    const search_free own = {.own = true};
+    model *net;
+    double step[2];
+    size_t memory[2];
+    rank_config(&c, dir, llama, "");
+    world_of(&w, "1x1");
+    table_of(&k, 1e9, 1);
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    for (int i = 0; i < r->found; i++) assert_int_equal(r->at[i].is.offload, OFFLOAD_NONE);
+    k.host_link = (costs_figure){1e6, 0.5}, k.host_copy = (costs_figure){3e6, 0.5};
+    for (int host = 0; host < 2; host++) {
+        rank_config(&c, dir, llama, host ? "[parallel]\noffload = host\n" : "");
+        OK(search_run(r, &c, &w, &k, &own));
+        OK(plan_ranks_open(&p, &c, &w, false));
+        const plan_rank *x = &p.kind[0];
+        const search_found *f = &r->at[0];
+        step[host] = f->step_s, memory[host] = f->memory;
+        assert_int_equal(f->host, host ? x->host : 0);
+        if (host) assert_int_equal(f->memory, plan_bytes(x) - x->host);
+        if (host) assert_true(f->host >= x->masters + x->moments && f->error_s > 0.4 * (step[1] - step[0]));
+        plan_ranks_close(&p);
+    }
+    // FP32: gradients and weights 8 bytes over the link; 4 + 3 * 8 + 4 in the host's memory
+    OK(model_open(&net, model_types[c.model.type], &c.model.of));
+    double wanted = (double)model_elements(net) * (8 / 1e6 + 32 / 3e6), found = step[1] - step[0];
+    model_close(net);
+    if (fabs(found / wanted - 1) > 0.002) fail_msg("an update takes %g s longer, expected %g s", found, wanted);
+    assert_true(memory[1] < memory[0]);
+
+    // only with it does anything fit, and the lines to paste say so; not, if the host is too small as well
+    rank_config(&c, dir, llama, "");
+    k.memory = (double)memory[1];
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    for (int i = 0; i < r->found; i++) assert_int_equal(r->at[i].is.offload, OFFLOAD_HOST);
+    rank_config(&pasted, dir, llama, search_lines(&c, &r->at[0], lines));
+    assert_int_equal(pasted.parallel.offload, OFFLOAD_HOST);
+    k.host_memory = 1000;
+    assert_int_equal(search_run(r, &c, &w, &k, &(search_free){0}), ERR_CONFIG);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
 static void layouts_work_as_settings(void **state) {
     (void)state;
     static const char *const clusters[] = {"1x8", "2x4", "4x4x2"};
@@ -353,6 +405,7 @@ static void bits_change_only_where_they_may(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
+                                       cmocka_unit_test(state_may_be_kept_by_the_host),
                                        cmocka_unit_test(layouts_work_as_settings),
                                        cmocka_unit_test(times_follow_the_table),
                                        cmocka_unit_test(slow_devices_slow_the_step),

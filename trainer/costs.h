@@ -9,6 +9,9 @@
 //   peak bf16 989e12 flop/s 0.02 spread         of products
 //   copy 3.35e12 bytes/s 0.05 spread            from memory and back
 //   launch 2.0 us 0.2 spread                    of any operation
+//   host_memory 240e9 bytes                     of the host, a device's share: with these two, offload is looked at
+//   host_link 25e9 bytes/s 0.2 spread           between a device and the host's memory, one way
+//   host_copy 30e9 bytes/s 0.4 spread           that an update on the host's processors reaches, a device's share
 //   tiles 132 128 256 192                       processors; rows and columns of a product's tile; its k that is lost
 //   reach matmul 0.8 0.1 spread                 the share of the roofline that an operation reaches; `other`: the rest
 //   link node 450e9 bytes/s 5.0 us 0.1 spread   of a device: node, rack or spine
@@ -60,6 +63,8 @@ typedef struct costs {
     bool sheet;
     double memory;  // bytes; 0: not known
     costs_figure peak[INT32], copy, launch;
+    double host_memory;                 // bytes; 0: not known
+    costs_figure host_link, host_copy;  // is 0: nothing is known of the host
     struct {
         int processors, rows, columns, lost;
     } tiles;  // processors 0: products have no waves

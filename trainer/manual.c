@@ -57,8 +57,7 @@ const verb_page verb_pages[VERB_COUNT] = {
               {"--cluster", "NODESxEACH",
                "plan for 128x8 devices, or in racks, 128x8x4, or as a file says, ./cluster.ini; none need exist"},
               {"--search", NULL, "instead: the fastest layouts of this run on its ranks, with the INI lines of each"},
-              {"--costs", "FILE",
-               "predict the step, by what `bench --save` measured, or by a sheet: h100, h200, a100"},
+              {"--costs", "FILE", "predict the step, by what `bench --save` measured, or by a sheet: h100, h200, a100"},
               {"--free", "KEYS", "of --search: micro, lanes, slices, which change the run's bits, may be others, too"},
               {"--trace", "FILE",
                "the fastest layout's step, predicted: a trace for Perfetto (FILE.json) or a picture (FILE.svg)"},
@@ -194,10 +193,9 @@ const verb_page verb_pages[VERB_COUNT] = {
     [VERB_failures] =
         {"failures", "CLUSTER.ini",
          "Simulates a cluster whose devices, nodes, network and jobs fail now and then: how much of the time is useful, what\n"
-         "the rest goes into, and how often to save. `plan --costs TABLE --cluster CLUSTER.ini` says so of a run, with its steps\n"
-         "and saves. The file has [cluster] nodes, devices, racks, spares, card_devices; [links] node_gb_s, node_us, and of\n"
-         "rack and spine; [stragglers] share, slower; [failures]\n"
-         "gpu_mtbf_h, node_mtbf_h, network_mtbf_h, job_mtbf_h, detect_s, restart_s, repair_h, every_s, save_s, slow_share,\n"
-         "slow_factor, days, runs, seed.\n",
+         "the rest goes into, and how often to save. `plan --costs TABLE --cluster CLUSTER.ini` says so of a run and its steps.\n"
+         "The file has [cluster] nodes, devices, racks, spares, card_devices; [links] node_gb_s, node_us, the same of rack and\n"
+         "spine, spread; [stragglers] share, slower; [failures] gpu_mtbf_h, node_mtbf_h, network_mtbf_h, job_mtbf_h, detect_s,\n"
+         "restart_s, repair_h, every_s, save_s, save_gb_s, slow_share, slow_factor, days, runs, seed.\n",
          "lockstep failures cluster.ini", 0, .option = {{0}}},
 };

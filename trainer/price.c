@@ -104,21 +104,44 @@ static costs_time op_time(pricer *p, const char *op, op_cost cost) {
     return p->now;
 }
 
+// A row that is tied to another one has no values of its own.
+static double updated(const pricer *p, const zero_piece *piece) {
+    return p->x->net->param[piece->row].tied < 0 ? (double)piece->count : 0;
+}
+
 // Of each piece that the optimizer updates here: an operation each.
 static costs_time pieces_time(pricer *p, const char *op, dtype type, double bytes) {
     costs_time sum = {0};
     int count;
     const zero_piece *piece = state_pieces(&p->x->state, &count);
     for (int i = 0; i < count; i++)
-        sum = costs_add(sum, op_time(p, op, (op_cost){type, {piece[i].count}, 0, bytes * (double)piece[i].count, 0}));
+        if (updated(p, &piece[i]) > 0)
+            sum =
+                costs_add(sum, op_time(p, op, (op_cost){type, {piece[i].count}, 0, bytes * (double)piece[i].count, 0}));
     return sum;
 }
+
+// offload: gradients come from the device, the host updates, and weights go back, one after the other. copied: bytes of
+// each element on the way; moved: in the host's memory.
+static costs_time host_time(const pricer *p, double copied, double moved) {
+    const costs_figure *link = &p->c->host_link, *copy = &p->c->host_copy;
+    double n = 0, there, here;
+    int count;
+    const zero_piece *piece = state_pieces(&p->x->state, &count);
+    for (int i = 0; i < count; i++) n += updated(p, &piece[i]);
+    there = n * copied / link->is, here = n * moved / copy->is;
+    return (costs_time){there + here, there * link->spread + here * copy->spread, FROM_ROOFLINE};
+}
+
+static bool on_host(const pricer *p) { return p->x->state.o.offload && p->c->host_link.is > 0; }
 
 static costs_time update_time(pricer *p) {
     static const char *const name[] = {[OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_LARS] = "sgd"};
     const train_state *t = &p->x->state;
     bool apart = !state_shares_masters(t);
-    double bytes = 4 + 8.0 * (1 + state_moments(t)) + (apart ? (double)dtype_bytes(t->o.compute) : 0);
+    double element = (double)dtype_bytes(t->o.compute);
+    double bytes = 4 + 8.0 * (1 + state_moments(t)) + (apart ? element : 0);
+    if (on_host(p)) return host_time(p, 4 + element, bytes);
     return pieces_time(p, name[p->x->cfg->optimizer.type], apart ? t->o.compute : FP32, bytes);
 }
 
@@ -167,7 +190,7 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
     case ACTION_ZERO:
     case ACTION_TAKE: out->compute = floats_time(p, "zero", bucket_floats(p, a->bucket), 4); break;
     case ACTION_ADD: out->compute = floats_time(p, "add", bucket_floats(p, a->bucket), 12); break;
-    case ACTION_MASTERS:
+    case ACTION_MASTERS: out->compute = on_host(p) ? host_time(p, 0, 4) : pieces_time(p, "sum_squares", FP32, 4); break;
     case ACTION_SQUARES: out->compute = pieces_time(p, "sum_squares", FP32, 4); break;
     case ACTION_UPDATE: out->compute = update_time(p); break;
     case ACTION_REDUCE: return alone ? ERR_OK : reduce_time(p, a, out);

@@ -56,7 +56,7 @@ static void settle(config *to, const config *c, const search_choice *x) {
     to->parallel.deal[0] = to->parallel.stages[0] = 0;
     to->parallel.tensor = x->tensor, to->parallel.context = x->context, to->parallel.pipeline = x->pipeline;
     to->parallel.zero = x->zero, to->parallel.recompute = x->recompute, to->parallel.sequence = x->sequence;
-    to->parallel.schedule = x->schedule;
+    to->parallel.schedule = x->schedule, to->parallel.offload = x->offload;
     to->parallel.chunks = x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED ? x->chunks : 1;
     to->batch.micro = x->micro, to->batch.lanes = x->lanes, to->parallel.slices = x->slices;
 }
@@ -71,6 +71,7 @@ static search_choice given_choice(const config *c, int world) {
                            .chunks = g.pipeline > 1 ? config_chunks(c) : 1,
                            .schedule = c->parallel.schedule,
                            .recompute = c->parallel.recompute,
+                           .offload = c->parallel.offload,
                            .sequence = c->parallel.sequence,
                            .micro = c->resolved.micro,
                            .lanes = c->resolved.lanes,
@@ -86,7 +87,7 @@ static bool same_blocks(const search_choice *a, const search_choice *b) {
 
 static bool same_choice(const search_choice *a, const search_choice *b) {
     return same_blocks(a, b) && a->pipeline == b->pipeline && a->data == b->data && a->zero == b->zero &&
-           a->chunks == b->chunks && a->schedule == b->schedule && a->lanes == b->lanes;
+           a->offload == b->offload && a->chunks == b->chunks && a->schedule == b->schedule && a->lanes == b->lanes;
 }
 
 static double seconds(const price_time *t) { return t->compute.s + t->merge.s; }
@@ -96,6 +97,7 @@ static err_t price_alone(searcher *x, known_blocks *k) {
     session s = {0};
     price_blocks b;
     int world = one.tensor * one.context;
+    one.offload = OFFLOAD_NONE;
     one.pipeline = one.data = one.chunks = 1, one.zero = one.context > 1 ? 2 : 0, one.lanes = 1;
     settle(x->tried, x->c, &one);
     x->tried->server.count = 0, x->tried->server.weight = 0;
@@ -180,13 +182,20 @@ static double communication(const searcher *x, const search_choice *is, double m
            gathers * costs_of_call(x->k, CALL_ALL_GATHER, level, members, (is->zero ? element : 4) * part).s;
 }
 
+// With offload, of an element: its gradient and weight on the way, 4 + 2 bytes; masters and two moments, read and
+// written.
+static double updating(const searcher *x, const search_choice *is) {
+    double values = x->values / is->tensor / is->pipeline / (is->zero ? is->data * is->context : 1);
+    bool host = is->offload != OFFLOAD_NONE && x->k->host_link.is > 0;
+    return host ? values * (6 / x->k->host_link.is + 34 / x->k->host_copy.is) : 0;
+}
+
 // Without activations: what a rank must have at least.
 static double least_bytes(const searcher *x, const search_choice *is) {
     double values = x->values / is->tensor / is->pipeline, n = is->data * is->context, whole = values,
            element = (double)dtype_bytes(x->c->precision.compute);
     bool apart = x->c->precision.compute != FP32;
-    if (x->c->parallel.offload != OFFLOAD_NONE) return 0;
-    double state = 12 * whole / (is->zero >= 1 ? n : 1);
+    double state = is->offload == OFFLOAD_NONE ? 12 * whole / (is->zero >= 1 ? n : 1) : 0;
     return state + (apart || is->zero >= 1 ? element * whole / (is->zero == 3 ? n : 1) : 0) +
            4 * whole / (is->zero >= 2 ? n : 1) * (is->zero >= 2 ? 0.5 : 1);
 }
@@ -209,7 +218,8 @@ static err_t guess_one(searcher *x, const search_choice *is, bool given) {
         if (!more) return err_set(ERR_INTERNAL, "no memory for %d layouts", x->room);
         x->guess = more;
     }
-    x->guess[x->guesses++] = (guess){*is, work + 0.1 * sends + fmax(0, 0.9 * sends - 0.7 * work), given};
+    x->guess[x->guesses++] =
+        (guess){*is, work + updating(x, is) + 0.1 * sends + fmax(0, 0.9 * sends - 0.7 * work), given};
     return ERR_OK;
 }
 
@@ -245,6 +255,17 @@ static err_t with_memory(searcher *x, search_choice is) {
     return ERR_OK;
 }
 
+// A table that knows nothing of the host says nothing of offload.
+static err_t with_offload(searcher *x, search_choice is) {
+    bool known = x->k->host_link.is > 0 && x->k->host_copy.is > 0;
+    offload_kind first = known ? OFFLOAD_NONE : is.offload, last = known ? OFFLOAD_HOST : is.offload;
+    for (int to = (int)first; to <= (int)last; to++) {
+        is.offload = (offload_kind)to;
+        TRY(with_memory(x, is));
+    }
+    return ERR_OK;
+}
+
 static err_t with_ranks(searcher *x, search_choice is) {
     int islands = (int)x->c->outer.islands, world = x->w->world / islands;
     int64_t contexts = x->c->parallel.token_slices;
@@ -255,7 +276,7 @@ static err_t with_ranks(searcher *x, search_choice is) {
                 is.data = world / model;
                 if (!divides(model, world) || !divides(is.tensor, is.slices) || workers(x, &is) > is.lanes / islands)
                     continue;
-                TRY(with_memory(x, is));
+                TRY(with_offload(x, is));
             }
     return ERR_OK;
 }
@@ -369,7 +390,9 @@ static void keep_list(session *x, stage_list *to) {
 
 static void count_rank(const searcher *x, const plan_rank *p, search_found *f) {
     int64_t others = x->w->world / f->is.pipeline;
-    size_t here = plan_bytes(p) - p->ring - p->snapshots;
+    bool apart = f->is.offload != OFFLOAD_NONE && x->k->host_link.is > 0;
+    size_t here = plan_bytes(p) - (apart ? p->host : p->ring + p->snapshots), host = apart ? p->host : 0;
+    f->host = host > f->host ? host : f->host;
     f->memory = here > f->memory ? here : f->memory;
     f->state = p->masters + p->moments > f->state ? p->masters + p->moments : f->state;
     f->sent[COSTS_NODE] += others * (p->sent - p->sent_far);
@@ -394,7 +417,8 @@ static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_foun
         TRY(plan_begin(s, x->tried, grid_rank(&g, (grid_place){.stage = i, .data = d}), x->w));
         TRY(plan_count(s, &p));
         count_rank(x, &p, f);
-        *fits = x->out->memory <= 0 || (double)f->memory <= x->out->memory;
+        *fits = (x->out->memory <= 0 || (double)f->memory <= x->out->memory) &&
+                (x->k->host_memory <= 0 || (double)f->host <= x->k->host_memory);
         if (!*fits) break;
         TRY(price_open(&b, s, x->k, x->out->slower));
         stage[i].time = calloc((size_t)s->runner.actions.count + 1, sizeof *stage[i].time);
@@ -468,8 +492,8 @@ static bool is_larger(const searcher *x, const search_choice *is) {
         const search_choice *k = &x->large[i];
         if (k->tensor == is->tensor && k->context == is->context && k->pipeline == is->pipeline &&
             k->schedule == is->schedule && k->chunks == is->chunks && k->micro == is->micro && k->lanes == is->lanes &&
-            k->slices == is->slices && k->zero >= is->zero && k->recompute >= is->recompute &&
-            k->sequence >= is->sequence)
+            k->slices == is->slices && k->offload == is->offload && k->zero >= is->zero &&
+            k->recompute >= is->recompute && k->sequence >= is->sequence)
             return true;
     }
     return false;

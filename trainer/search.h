@@ -22,6 +22,7 @@ typedef struct search_choice {
     int tensor, context, pipeline, data, zero, chunks;
     pipeline_kind schedule;
     recomputation recompute;
+    offload_kind offload;
     bool sequence;
     int64_t micro, lanes, slices;
 } search_choice;
@@ -39,6 +40,7 @@ typedef struct search_found {
     int slow;                    // devices that are slower than the others
     double slowed_s;             // how much longer a step takes because of them
     size_t memory, state;        // of the fullest rank: all; masters and what the optimizer keeps
+    size_t host;                 // ... and what offload keeps in the host's memory, without it 0
     int64_t sent[COSTS_LEVELS];  // by all ranks in a step
 } search_found;
 

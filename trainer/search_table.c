@@ -34,6 +34,8 @@ const char *search_lines(const config *c, const search_found *f, char dst[SEARCH
     if (x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED) text_put(&t, "chunks = %d\n", x->chunks);
     if (x->pipeline > 1 && *f->stages) text_put(&t, "stages = %s\n", f->stages);
     text_put(&t, "zero = %d\nrecompute = %s\n", x->zero, word_of("parallel", "recompute", x->recompute, word));
+    if (x->offload || c->parallel.offload)
+        text_put(&t, "offload = %s\n", word_of("parallel", "offload", x->offload, word));
     if (x->tensor > 1 || c->parallel.sequence) text_put(&t, "sequence = %s\n", x->sequence ? "yes" : "no");
     return dst;
 }
@@ -49,6 +51,7 @@ static void print_shape(const search_choice *x, FILE *out) {
     if (x->chunks > 1) fprintf(out, " of %d chunks", x->chunks);
     if (x->recompute) fprintf(out, ", recompute %s", word_of("parallel", "recompute", x->recompute, word));
     if (x->sequence) fprintf(out, ", sequence");
+    if (x->offload) fprintf(out, ", offload %s", word_of("parallel", "offload", x->offload, word));
 }
 
 static double mfu(const search_result *r, const search_found *f, const costs *k, const config *c, int world) {
@@ -100,6 +103,7 @@ static void print_found(const search_result *r, int i, const config *c, const co
     if (used > 0) fprintf(out, "   mfu %.1f %%", 100 * used);
     fprintf(out, "   memory %.1f MB   bubble %.1f %%   communication left over %.2f ms\n", 1e-6 * (double)f->memory,
             100 * f->bubble, 1e3 * f->exposed_s);
+    if (f->host) fprintf(out, "     of the host's memory: %.1f MB\n", 1e-6 * (double)f->host);
     print_sent(f, w, out);
     if (f->slow)
         fprintf(out, "     %d of %d devices compute %g times as long: %.2f ms of the step\n", f->slow, world,
@@ -183,6 +187,7 @@ static void put_choice(const search_found *f, FILE *out) {
             x->context, x->pipeline, x->data, x->zero, x->chunks);
     fprintf(out, "\"schedule\":\"%s\",", word_of("parallel", "schedule", x->schedule, word));
     fprintf(out, "\"recompute\":\"%s\",", word_of("parallel", "recompute", x->recompute, word));
+    fprintf(out, "\"offload\":\"%s\",", word_of("parallel", "offload", x->offload, word));
     fprintf(out, "\"sequence\":%s,\"micro\":%" PRId64 ",\"lanes\":%" PRId64 ",\"slices\":%" PRId64 ",\"stages\":\"%s\"",
             x->sequence ? "true" : "false", x->micro, x->lanes, x->slices, f->stages);
 }
@@ -213,8 +218,8 @@ static void print_json(const search_result *r, const config *c, const plan_world
         fprintf(out, ",\"given\":%s,\"ms\":%.6g,\"error_ms\":%.6g,\"units_per_s\":%.6g,\"mfu\":%.4g,",
                 f->given ? "true" : "false", 1e3 * f->step_s, 1e3 * f->error_s, r->units / f->step_s,
                 mfu(r, f, k, c, w->world));
-        fprintf(out, "\"memory\":%zu,\"compute_ms\":%.6g,\"bubble\":%.4g,\"exposed_ms\":%.6g,", f->memory,
-                1e3 * f->compute_s, f->bubble, 1e3 * f->exposed_s);
+        fprintf(out, "\"memory\":%zu,\"host\":%zu,\"compute_ms\":%.6g,\"bubble\":%.4g,\"exposed_ms\":%.6g,", f->memory,
+                f->host, 1e3 * f->compute_s, f->bubble, 1e3 * f->exposed_s);
         fprintf(out, "\"slow_devices\":%d,\"slowed_ms\":%.6g,", f->slow, 1e3 * f->slowed_s);
         fprintf(out, "\"sent\":[%" PRId64 ",%" PRId64 ",%" PRId64 "]}", f->sent[COSTS_NODE], f->sent[COSTS_RACK],
                 f->sent[COSTS_SPINE]);

@@ -14,6 +14,19 @@
     "reach attention_backward 0.3 0.25 spread\n" \
     "reach other 0.85 0.15 spread\n"
 
+// Of the host, a GPU's share of an eighth: memory of 2 TB less what the system keeps; PCI Express with 16 lanes, of
+// which copies reach 0.8; memory channels of two processors, of which a stream of bytes is taken to reach 0.6. A DGX
+// H100 and H200 has PCIe 5 (64 GB/s one way) and two Xeon 8480C with 8 channels of DDR5-4800, a DGX A100 PCIe 4 (32
+// GB/s) and two EPYC 7742 with 8 channels of DDR4-3200 (their datasheets).
+#define HOST_5 \
+    "host_memory 240e9 bytes\n" \
+    "host_link 51e9 bytes/s 0.2 spread\n" \
+    "host_copy 46e9 bytes/s 0.4 spread\n"
+#define HOST_4 \
+    "host_memory 240e9 bytes\n" \
+    "host_link 25e9 bytes/s 0.2 spread\n" \
+    "host_copy 31e9 bytes/s 0.4 spread\n"
+
 // clang-format off
 static const char h100[] =
     "lockstep costs 1\n"
@@ -30,10 +43,11 @@ static const char h100[] =
     "tiles 132 128 256 192\n"
     REACHED
     "link node 335e9 bytes/s 30 us 0.15 spread\n"
+    HOST_5
     "# a card of 400 Gbit/s for each GPU: NVIDIA DGX H100 datasheet, 2023\n"
     "link rack 37e9 bytes/s 45 us 0.25 spread\n"
     "link spine 37e9 bytes/s 60 us 0.35 spread\n"
-    "end 15\n";
+    "end 18\n";
 
 static const char h200[] =
     "lockstep costs 1\n"
@@ -50,10 +64,11 @@ static const char h200[] =
     "tiles 132 128 256 192\n"
     REACHED
     "link node 335e9 bytes/s 30 us 0.15 spread\n"
+    HOST_5
     "# a card of 400 Gbit/s for each GPU: NVIDIA DGX H200 datasheet, 2024\n"
     "link rack 37e9 bytes/s 45 us 0.25 spread\n"
     "link spine 37e9 bytes/s 60 us 0.35 spread\n"
-    "end 15\n";
+    "end 18\n";
 
 static const char a100[] =
     "lockstep costs 1\n"
@@ -70,10 +85,11 @@ static const char a100[] =
     "tiles 108 128 256 128\n"
     REACHED
     "link node 223e9 bytes/s 40 us 0.1 spread\n"
+    HOST_4
     "# a card of 200 Gbit/s for each GPU: NVIDIA DGX A100 datasheet, 2021\n"
     "link rack 18.5e9 bytes/s 50 us 0.25 spread\n"
     "link spine 18.5e9 bytes/s 65 us 0.35 spread\n"
-    "end 15\n";
+    "end 18\n";
 // clang-format on
 
 static const struct { const char *name, *text; } sheets[] = {{"h100", h100}, {"h200", h200}, {"a100", a100}};
