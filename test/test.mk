@@ -215,12 +215,12 @@ bench-sample:
 	@$(MAKE) --no-print-directory all bench-programs packages >&2
 	@build/interop/bin/python test/bench/sample.py
 
-# The planner's terms against published steps of other trainers: tables of DIR, such as dev-vtrain-multi.csv. FLAGS:
+# The planner's terms against published steps of other trainers: tables of DIR, such as dev-vtrain-multi.csv. ARGS:
 # --folds, --fit, --rows (test/bench/planner_check.c)
 planner-check:
 	@[ -n "$(DIR)" ] || { echo "make planner-check: expected DIR=FOLDER, with tables such as dev-vtrain-multi.csv" >&2; exit 64; }
 	@$(MAKE) --no-print-directory $(BUILD)/planner_check >&2
-	@$(BUILD)/planner_check $(FLAGS) $(DIR)
+	@$(BUILD)/planner_check $(ARGS) $(DIR)
 
 # --- other programs, chance, hours ------------------------------------------------------------------------------------
 # Models that go to transformers and come back, and to llama.cpp (as above); tokenizers beside other people's; what
