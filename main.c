@@ -236,7 +236,7 @@ static const verb verbs[VERB_COUNT] = {
     [VERB_tune] = {.run = do_tune, .computes = true},
     [VERB_report] = {.words = verb_report},
     [VERB_compare] = {.words = verb_compare},
-    [VERB_failures] = {.words = verb_failures},
+    [VERB_failures] = {.reads = verb_failures},
 };
 
 // Which device `auto` is. A GPU that is there and can't be used is never passed over in silence.

@@ -1,7 +1,7 @@
 // test/test_failures.c: a cluster whose parts fail: events against the closed form, the rates that were published of
 // one large run, spares, stragglers, and files with mistakes.
 #include "test/support/run.h"
-#include "trainer/failures.h"
+#include "trainer/failures_drawn.h"
 
 #include <math.h>
 
@@ -147,11 +147,76 @@ static void saves_are_as_planned(void **state) {
     assert_true(r.every_s == 1000);
 }
 
+typedef struct walked {
+    double s[FAILURE_SPANS], until;
+    int spans;
+} walked;
+
+// One span after the other, without a gap.
+static void add_span(void *ctx, failure_span what, double from_s, double to_s) {
+    walked *w = ctx;
+    assert_true(fabs(from_s - w->until) < 1e-6 && to_s > from_s);
+    w->s[what] += to_s - from_s, w->until = to_s, w->spans++;
+}
+
+static void a_walk_is_the_first_run(void **state) {
+    (void)state;
+    failure_rules r = plain;
+    failure_times t;
+    walked w = {0};
+    r.runs = 1, r.spares = 5, r.repair_h = 60;
+    OK(failures_simulate(&r, &t));
+    OK(failures_walk(&r, add_span, &w));
+    assert_true(w.spans > 100 && fabs(w.until - 86400 * r.days) < 1e-3);
+    assert_true(t.waiting > 0 && fabs(w.s[FAILURE_WAITING] - t.waiting) < 1e-3);
+    assert_true(fabs(w.s[FAILURE_WORK] - t.useful - t.saving) < 1e-3);
+    assert_true(fabs(w.s[FAILURE_LOST] - t.lost) < 1e-3 && fabs(w.s[FAILURE_DOWN] - t.down) < 1e-3);
+}
+
+// What the parts of a drawing add up to, by the number after `key` of those with this name. A picture's bars are cut at
+// the ends of rows.
+static double drawn(const char *text, const char *name, const char *key) {
+    double sum = 0;
+    for (const char *p = text; (p = strstr(p, name)); p++) {
+        const char *end = strchr(p, '\n'), *at = strstr(p, key);
+        if (at && at < end) sum += strtod(at + strlen(key), NULL);
+    }
+    return sum;
+}
+
+static void drawings_have_all_of_it(void **state) {
+    (void)state;
+    static const char *const name[] = {"work and saves", "work that is lost", "noticing and restarting",
+                                       "waiting for a spare"};
+    failure_rules r = plain;
+    walked w = {0};
+    r.spares = 5, r.repair_h = 60;
+    OK(failures_walk(&r, add_span, &w));
+    for (int svg = 0; svg < 2; svg++)
+        for (int days = 0; days < 2; days++) {
+            text t = {0};
+            r.days = days ? 250.5 : 60;  // rows of 3 days
+            w = (walked){0};
+            OK(failures_walk(&r, add_span, &w));
+            OK((svg ? failures_svg : failures_json)(&t, &r));
+            assert_false(t.full);
+            for (int k = 0; k < FAILURE_SPANS; k++) {
+                double s = svg ? 3600 * drawn(t.at, name[k], ", for ") : 1e-6 * drawn(t.at, name[k], "\"dur\":");
+                if (fabs(s / w.s[k] - 1) > 0.01) fail_msg("%s: %.0f s are drawn of %.0f s", name[k], s, w.s[k]);
+            }
+            text_free(&t);
+        }
+    assert_int_equal(drawing_name("x.png"), ERR_USAGE);
+    OK(drawing_name("x.svg"));
+    OK(drawing_name("a/x.json"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_as_the_closed_form), cmocka_unit_test(rates_of_a_large_run),
         cmocka_unit_test(the_best_interval_is_best),     cmocka_unit_test(spares_run_out),
         cmocka_unit_test(stragglers_slow_all),           cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(saves_are_as_planned)};
+        cmocka_unit_test(saves_are_as_planned),          cmocka_unit_test(a_walk_is_the_first_run),
+        cmocka_unit_test(drawings_have_all_of_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,13 @@ failures_are_told() {
     printf '[cluster]\nnodes = 2048\n[failures]\ngpu_mtbf_h = 79000\nsave_s = 5\n' >cluster.ini
     expect 0 "$bin" failures cluster.ini
     says "cluster 2048 nodes of 8 devices, 0 spare: a failure every 4.82 h" "waiting for a spare" "best "
+    expect 0 "$bin" failures cluster.ini --trace days.svg
+    expect 0 "$bin" failures cluster.ini --trace days.json
+    grep -q '2048 nodes of 8 devices, 0 spare, saves every 600 s: 54 days, simulated</text>' days.svg &&
+        [ "$(tail -n 1 days.svg)" = "</svg>" ] && [ "$(tail -n 1 days.json)" = "]}" ] || fail "a drawing is not whole"
+    expect 64 "$bin" failures cluster.ini --trace days.png
+    says "ends in .json"
+    expect 74 "$bin" failures cluster.ini --trace no/such/days.svg
     expect 78 "$bin" failures base.ini
     says "no such key"
     expect 64 "$bin" failures

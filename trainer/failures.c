@@ -82,6 +82,8 @@ typedef struct event_run {
     double *repaired;  // [room] a ring: when each node that was replaced is a spare again
     int64_t failures;
     failure_times sum;
+    failures_see *see;  // NULL: nothing looks
+    void *ctx;
 } event_run;
 
 // Above 0, at most 1.
@@ -93,8 +95,14 @@ static double draw(event_run *x) {
 
 static double until_end(const event_run *x, double s) { return fmax(fmin(s, x->end - x->now), 0); }
 
+static void show(const event_run *x, failure_span what, double s) {
+    double until = x->now + until_end(x, s);
+    if (x->see && until > x->now) x->see(x->ctx, what, x->now, until);
+}
+
 // Time passes for one purpose.
-static void pass_time(event_run *x, double *to, double s) {
+static void pass_time(event_run *x, failure_span what, double *to, double s) {
+    show(x, what, s);
     *to += until_end(x, s);
     x->now += s;
 }
@@ -110,7 +118,7 @@ static void replace_node(event_run *x) {
     }
     double first = x->repaired[x->first % x->room];
     x->first++, x->repairs--;
-    pass_time(x, &x->sum.waiting, first - x->now);
+    pass_time(x, FAILURE_WAITING, &x->sum.waiting, first - x->now);
 }
 
 static void begin_again(event_run *x) {
@@ -120,7 +128,7 @@ static void begin_again(event_run *x) {
         if (draw(x) <= nodes) replace_node(x);
         x->next = x->now - fm_log(draw(x)) / rate;
         fails = x->next < x->now + again;
-        pass_time(x, &x->sum.down, fails ? x->next - x->now : again);
+        pass_time(x, FAILURE_DOWN, &x->sum.down, fails ? x->next - x->now : again);
     }
 }
 
@@ -132,11 +140,22 @@ static void run_events(event_run *x) {
         double until = fmin(x->next, x->end);
         parts = floor((until - x->now) / part);
         x->sum.useful += parts * r->every_s, x->sum.saving += parts * r->save_s;
+        show(x, FAILURE_WORK, parts * part);
         x->now += parts * part;
-        // what the end cuts off is not lost
-        pass_time(x, x->next >= x->end ? &x->sum.useful : &x->sum.lost, until - x->now);
+        if (x->next < x->end) pass_time(x, FAILURE_LOST, &x->sum.lost, until - x->now);
+        else pass_time(x, FAILURE_WORK, &x->sum.useful, until - x->now);  // what the end cuts off is not lost
         if (x->now < x->end) begin_again(x);
     }
+}
+
+err_t failures_walk(const failure_rules *r, failures_see *see, void *ctx) {
+    int64_t room = r->nodes + r->spares + 1;
+    event_run x = {.r = r, .end = r->days * DAY, .spares = r->spares, .room = room, .see = see, .ctx = ctx};
+    x.repaired = calloc((size_t)room, sizeof *x.repaired);
+    if (!x.repaired) return err_set(ERR_INTERNAL, "no memory for the repairs of %" PRId64 " nodes", room);
+    run_events(&x);
+    free(x.repaired);
+    return ERR_OK;
 }
 
 err_t failures_simulate(const failure_rules *r, failure_times *out) {
@@ -156,57 +175,5 @@ err_t failures_simulate(const failure_rules *r, failure_times *out) {
     }
     out->deviation = sqrt(fmax(squares - out->interruptions * out->interruptions, 0));
     free(repaired);
-    return ERR_OK;
-}
-
-// --- the verb --------------------------------------------------------------------------------------------------------
-
-static void print_part(FILE *out, const char *what, double s, double all) {
-    fprintf(out, "  %-24s %7.2f %%\n", what, 100 * s / all);
-}
-
-static void print_every(FILE *out, const char *what, double every_s) {
-    fprintf(out, "  %-24s every %.*f s", what, every_s < 10 ? 2 : 0, every_s);
-}
-
-static void print_interval(FILE *out, const failure_rules *r) {
-    double best = failures_best(r), young = sqrt(2 * r->save_s / failures_rate(r));
-    fprintf(out, "saves   every %.4g s; with a spare at hand always, by closed form (Daly 2006):\n", r->every_s);
-    if (r->save_s > 0) {
-        print_every(out, "best", best);
-        fprintf(out, " (Young 1974: %.*f s): %.2f %% useful\n", young < 10 ? 2 : 0, young,
-                100 * failures_useful(r, best));
-    } else fprintf(out, "  best                     as often as possible, since a save takes no time (save_s = 0)\n");
-    for (int k = -2; k <= 2; k++) {
-        double every = r->every_s * (k < 0 ? 1.0 / (1 << -2 * k) : 1 << 2 * k);
-        print_every(out, k ? "" : "this", every);
-        fprintf(out, ": %.2f %% useful\n", 100 * failures_useful(r, every));
-    }
-}
-
-void failures_print(FILE *out, const failure_rules *r, const failure_times *t) {
-    double all = r->days * DAY;
-    fprintf(out, "cluster %" PRId64 " nodes of %" PRId64 " devices, %" PRId64 " spare: a failure every %.2f h\n",
-            r->nodes, r->devices, r->spares, 1 / failures_rate(r) / HOUR);
-    fprintf(out, "failures in %g days %.0f +- %.0f (two deviations of one such time; %" PRId64 " were simulated)\n",
-            r->days, t->interruptions, 2 * t->deviation, r->runs);
-    fprintf(out, "time    of all of it\n");
-    print_part(out, "useful", t->useful, all);
-    print_part(out, "saving", t->saving, all);
-    print_part(out, "lost work, done again", t->lost, all);
-    print_part(out, "noticing and restarting", t->down, all);
-    print_part(out, "waiting for a spare", t->waiting, all);
-    print_part(out, "slowed by stragglers", t->slow, all);
-    print_interval(out, r);
-}
-
-err_t verb_failures(int argc, char **argv, FILE *out) {
-    failure_rules r;
-    failure_times t;
-    if (argc != 1)
-        return err_set(ERR_USAGE, "lockstep failures: expected one file, e.g. lockstep failures cluster.ini");
-    TRY(failures_read(&r, argv[0]));
-    TRY(failures_simulate(&r, &t));
-    failures_print(out, &r, &t);
     return ERR_OK;
 }

@@ -25,6 +25,11 @@ double failures_rate(const failure_rules *r);  // a second
 
 err_t failures_simulate(const failure_rules *r, failure_times *out);
 
+// What the first of those runs does, from its start on, until it ends. WORK: with the saves between.
+typedef enum { FAILURE_WORK, FAILURE_LOST, FAILURE_DOWN, FAILURE_WAITING, FAILURE_SPANS } failure_span;
+typedef void failures_see(void *ctx, failure_span what, double from_s, double to_s);
+err_t failures_walk(const failure_rules *r, failures_see *see, void *ctx);
+
 // The useful share of all time if there is always a spare: saves every `every_s`.
 double failures_useful(const failure_rules *r, double every_s);
 
@@ -37,6 +42,7 @@ void failures_of_plan(failure_rules *out, const cluster_file *f, double state, d
 
 void failures_print(FILE *out, const failure_rules *r, const failure_times *t);
 
-err_t verb_failures(int argc, char **argv, FILE *out);
+struct command;
+err_t verb_failures(const struct command *asked, FILE *out);
 
 #endif

@@ -197,5 +197,7 @@ const verb_page verb_pages[VERB_COUNT] = {
          "The file has [cluster] nodes, devices, racks, spares, card_devices; [links] node_gb_s, node_us, the same of rack and\n"
          "spine, spread; [stragglers] share, slower; [failures] gpu_mtbf_h, node_mtbf_h, network_mtbf_h, job_mtbf_h, detect_s,\n"
          "restart_s, repair_h, every_s, save_s, save_gb_s, slow_share, slow_factor, days, runs, seed.\n",
-         "lockstep failures cluster.ini", 0, .option = {{0}}},
+         "lockstep failures cluster.ini", 0,
+         .option = {{"--trace",
+                     "FILE", "draw one such time, by days: a trace for Perfetto (FILE.json) or a picture (FILE.svg)"}}},
 };

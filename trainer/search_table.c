@@ -2,7 +2,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "trainer/config/table.h"
-#include "trainer/failures.h"
+#include "trainer/failures_drawn.h"
 #include "trainer/plan_ranks.h"
 #include "trainer/search.h"
 #include "trainer/sheets.h"
@@ -234,11 +234,6 @@ typedef struct shown {
     bool svg;
 } shown;
 
-static bool ends_in(const char *path, const char *with) {
-    size_t n = strlen(path), m = strlen(with);
-    return n > m && strcmp(path + n - m, with) == 0;
-}
-
 static err_t write_trace(void *ctx, const simulate_lists *lists, const simulation *s) {
     const shown *x = ctx;
     char names[s->ranks][24];
@@ -263,7 +258,7 @@ static err_t draw_fastest(const search_result *r, const config *c, const plan_wo
              "tensor %d, context %d, pipeline %d (%s), data %d, zero %d: a step of %.2f ms, simulated", f->is.tensor,
              f->is.context, f->is.pipeline, word_of("parallel", "schedule", f->is.schedule, word), f->is.data,
              f->is.zero, 1e3 * (f->step_s - f->slowed_s));
-    shown x = {.path = path, .title = title, .svg = ends_in(path, ".svg")};
+    shown x = {.path = path, .title = title, .svg = drawing_is_svg(path)};
     return search_walk(r, f, c, w, k, write_trace, &x);
 }
 
@@ -295,11 +290,7 @@ err_t verb_search(const config *c, const search_asked *asked, FILE *out) {
                        "plan --search wants --costs: a file that `lockstep bench step CONFIG.ini --save FILE` and "
                        "`lockstep bench comm CONFIG.ini --save FILE` have measured, or a sheet: %s",
                        sheet_names);
-    if (asked->trace && !ends_in(asked->trace, ".json") && !ends_in(asked->trace, ".svg"))
-        return err_set(ERR_USAGE,
-                       "--trace %s: expected a name that ends in .json, for chrome://tracing and Perfetto, or in .svg, "
-                       "for a browser",
-                       asked->trace);
+    if (asked->trace) TRY(drawing_name(asked->trace));
     TRY(sheet_or_file(&k, asked->costs));
     err_t rc = asked->cluster ? plan_world_any(&w, asked->cluster) : plan_world_open(&w, c);
     if (rc == ERR_OK) {
