@@ -199,8 +199,7 @@ static bool tensor_ranks_differ(const sorter *x) {
 static bool members_differ(const sorter *x) {
     const config *c = x->c;
     return c->reduce.order == ORDER_ANY || c->reduce.compress != SEND_ALL || c->outer.islands > 1 || has_muon(c) ||
-           (c->cluster.elastic && c->snapshot.every) || c->parallel.offload != OFFLOAD_NONE || c->checkpoint.async ||
-           c->resolved.span > 1;
+           (c->cluster.elastic && c->snapshot.every) || c->parallel.offload == OFFLOAD_NVME || c->resolved.span > 1;
 }
 
 // What each member of a data group owns: whole elements, and chunks of them.
