@@ -194,12 +194,14 @@ static double beside(double compute, double calls, double slower) {
     return compute + (slower - 1) * fmin(compute, calls);
 }
 
-// Without buckets one ring after the other goes through one card, however many of a node are in it.
+// Without buckets one ring after the other goes through one card, however many of a node are in it. vTrain's nodes have
+// 800 Gbit/s, 4 cards: one for 2 GPUs.
 static double reduce_of(const foreign_run *r, const costs *c, const foreign_sheet *sheet, double bytes) {
+    enum { SHARED = 2 };
     int data = r->data * r->context, far = data * r->tensor > NODE;
     double all = ring(r, c, CALL_ALL_REDUCE, data, r->tensor, bytes);
     if (!r->deepspeed || !far) return all;
-    return fmax(all, 2 * bytes * (data - 1) / data / (r->card * sheet->at[CONSTANT_vtrain_reduce]));
+    return fmax(all, 2 * bytes * (data - 1) / data / (SHARED * r->card * sheet->at[CONSTANT_a100_card]));
 }
 
 void foreign_price_of(foreign_price *p, const foreign_run *r, const costs *c, const foreign_sheet *sheet) {

@@ -1,7 +1,7 @@
 // test/bench/foreign_lists.c: see test/bench/foreign.h: the lists of actions. A pipeline's rank runs its table of units
-// (trainer/step/pipeline.h) and waits for what it has sent before it goes on, as Megatron-LM does; one that gathers
-// weights asks for the next layer's before it computes one. Then gradients are reduced, all at once, and all ranks
-// learn their norm before they update.
+// (trainer/step/pipeline.h), and its messages leave beside what it computes; one that gathers weights asks for the next
+// layer's before it computes one. Then gradients are reduced, all at once, and all ranks learn their norm before they
+// update.
 #include "test/bench/foreign.h"
 
 #include <stdlib.h>

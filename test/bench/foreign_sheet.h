@@ -20,7 +20,6 @@
     X(a100_launch, 5, "us that each operation takes longer; vtrain, megatron") \
     X(a100_card, 0.8, "share of the cards' rate that collectives between nodes reach; vtrain, megatron") \
     X(vtrain_some, 1.1, "how much longer layers take if some GPUs of a node divide them, and not all; vtrain") \
-    X(vtrain_reduce, 1, "share of one card's rate that an all-reduce of gradients without buckets reaches; vtrain") \
     X(a100_zero3, 0.5, "share of the cards' rate of ZeRO-3's gathers, a parameter at a time; megatron-2104-table2") \
     X(a100_beside, 1.2, "how much longer computing takes beside those gathers; megatron-2104-table2") \
     X(a100_start, 20, "us of an all-reduce; allreduce") \

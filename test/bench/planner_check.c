@@ -130,6 +130,7 @@ static err_t judge(const options *o, const tables *t, double *predicted) {
         printf("rows that the fit did not see, five folds:\n");
         TRY(fit_folds(t, predicted));
         TRY(print_tables(t, predicted));
+        if (o->rows) print_rows(t, predicted);
         printf("\n");
     }
     if (o->fit) {
