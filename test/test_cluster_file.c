@@ -85,6 +85,14 @@ static void links_are_of_the_file(void **state) {
     near(call(&k, COSTS_SPINE, 2e9), 2e9 / 4e9 + 60e-6);
     costs_free(&k);
 
+    read_text(&f, "[links]\nnode_gb_s = 0.5\nnode_us = 0\nspine_us = 0.5\n");  // small numbers are numbers
+    OK(costs_parse(&k, "test", table));
+    OK(cluster_file_costs(&k, &f, "c.ini"));
+    near(call(&k, COSTS_NODE, 1e9), 2);
+    near(call(&k, COSTS_RACK, 1e6), 200e-6);
+    near(call(&k, COSTS_SPINE, 1e9), 1e9 / 20e9 + 0.5e-6);
+    costs_free(&k);
+
     read_text(&f, "[cluster]\nnodes = 2\n");  // says nothing of links
     OK(costs_parse(&k, "test", table));
     OK(cluster_file_costs(&k, &f, "c.ini"));
