@@ -132,7 +132,7 @@ ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1"
              SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" PLAIN="$(NARROW)" PLAIN_PAIRED="$(PAIRS)"
 READERS   := $(addprefix build/asan/test/test_,config config_keys serving runlog runlog_known page page_answers data pack_bytes inflate pack \
              questions idx picture images image_pack clicks ratings tokenizer tokenizer_words megatron safetensors blocks families checkpoint checkpoint_fit cluster team_auth \
-             council_bytes council_net http_parse status flight_verdict costs failures published labels answered \
+             council_bytes council_net http_parse status flight_verdict costs failures cluster_file published labels answered \
              fields pieces foreign_members)
 MORE_ASAN := $(addprefix build/asan/test/test_,$(SAN_ALONE) writer team comm channels \
              ranks pipes pipe_plan door durable evaluate answers log tensorboard watch alarms alarms_slow http metrics \
