@@ -211,6 +211,29 @@ a_slow_worker_does_less() {
         fail "not each step says how stale its gradients were"
 }
 
+# The timeout of hybrid counts from a step's first gradient, not from its begin. Worker 0 takes 160 ms and worker 1
+# twice as long: that is within 240 ms of the first gradient, and not within 240 ms of the begin. Each step is a period,
+# so both begin it together.
+timeouts_count_from_the_first() {
+    served counted device.ranks=3 batch.global=32 batch.lanes=2 run.steps=6 eval.every=0 checkpoint.every=0 \
+        server.mode=hybrid server.every=1 server.timeout=0.24 server.record=yes \
+        "run.faults=drag@1x1000000,twice@1x1000000:1"
+    grep -q '^push 1 ' runs/counted/served-0.log ||
+        fail "worker 1 came too late in $(grep -c '^drop 1 ' runs/counted/served-0.log) of 6 steps"
+}
+
+# Two servers have a part of a gradient each, and its norm is that of both parts: alone, a worker has that of sync.
+norms_are_of_all_servers() {
+    alone="device.ranks=3 server.count=2 batch.lanes=1 optimizer.grad_clip=0.5"
+    for mode in sync async; do
+        served "norm-$mode" $alone server.mode=$mode
+        sed -n 's/.*"t":"step".*"grad_norm":\([^,]*\),.*/\1/p' "runs/norm-$mode/log.jsonl" >"$mode.norm"
+    done
+    paste sync.norm async.norm |
+        awk '{ off = $1 / $2 - 1; n += $1 > 0.5 && off ^ 2 < 1e-8 } END { exit n != 20 }' ||
+        fail "norms of 20 steps, of sync and of async: $(paste sync.norm async.norm | tr '\t\n' '/ ')"
+}
+
 # With a rate of 0 the weights stay, so each share of a step has the same loss, whoever runs it.
 losses_are_of_the_shares() {
     still="device.ranks=5 batch.lanes=4 optimizer.lr=0"
@@ -408,6 +431,18 @@ near_a_server_of_its_own() {
     nothing_left
 }
 
+# The node of the server alone is asked to stop: all do, after the period.
+stopped_at_its_server() {
+    near 2 1
+    together asked $(once $long log.hash_every=0 server.mode=async)
+    boot asked
+    until_step node0/runs/asked 10
+    kill -TERM "$(supervisor 1)"
+    until_true 20 grep -q "asked to stop; saved step" node0/out
+    ended 75
+    nothing_left
+}
+
 # The last of three machines is the server. It is lost; the second one serves then, and the first works alone, until the
 # third comes again. Of each step there are as many updates as there were workers.
 a_server_machine_comes_again() {
@@ -442,6 +477,8 @@ try hybrid_repeats
 try a_slow_worker_does_less
 try losses_are_of_the_shares
 try rates_are_of_the_tickets
+try timeouts_count_from_the_first
+try norms_are_of_all_servers
 try waits_are_of_the_period
 try what_is_not_finite_is_left_out
 try plan_counts_it
@@ -454,6 +491,7 @@ try forked_between_meetings
 try damaged_data_ends_it
 try another_run_is_refused
 try near_a_server_of_its_own
+try stopped_at_its_server
 [ "${MATRIX:-some}" = some ] || try a_server_machine_comes_again
 try other_models_repeat
 finish

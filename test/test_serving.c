@@ -225,6 +225,13 @@ static void test_a_record_is_read_and_cut_off(void **state) {
     assert_error(served_replay_open(&p, path, &about, 1), ERR_DATA, "no period that begins with step 2");
     served_record r;
     assert_error(served_record_open(&r, path, &about, 3), ERR_DATA, "no `end` of a period after step 3");
+    // a run goes on with other servers: the record stays as it was
+    served_about other = about;
+    other.workers = 4;
+    assert_error(served_record_open(&r, path, &other, 2), ERR_DATA,
+                 "it is of another run: expected `server 0 of 2, workers 4",
+                 "found `server 0 of 2, workers 3, mode async`");
+    expect_lines(path, 0, 0, LINES);
 }
 
 static void test_damage_is_named(void **state) {
