@@ -262,6 +262,31 @@ static void test_growth_is_spread_and_loses_nothing(void **state) {
     free(key);
 }
 
+// What is cleared while the index grows is gone, also what had not moved yet.
+static void test_a_table_is_cleared_while_it_grows(void **state) {
+    (void)state;
+    row_table *t = open_table(&usual);
+    row_walk w;
+    float one[D] = {1, 2, 3, 4, 5}, row[D], first[D];
+    uint64_t n = 0;
+    for (; row_table_left(t) == 0; n++) {
+        row_key k = row_key_of(0, n);
+        assert_ok(row_table_update(t, &(row_list){1, &k, one}, &(row_rules){1, 1, 0}));
+    }
+    assert_ok(row_table_clear(t));
+    assert_true(row_table_rows(t) == 0 && row_table_left(t) == 0);
+    for (uint64_t i = 0; i < n; i++) {
+        row_key k = row_key_of(0, i);
+        assert_true(row_table_missing(t, &k, 1) == 1);
+        assert_ok(row_table_look(t, &k, 1, row));
+        row_initial(&usual, k, first);
+        assert_memory_equal(row, first, sizeof row);
+    }
+    row_table_begin(t, 0, &w);
+    assert_false(row_table_next(t, &w));
+    row_table_close(t);
+}
+
 // Points that differ in their last bits alone have one home, at the end of the index: a run of more keys than a bucket
 // should have, and next to it the end of memory.
 static void test_collisions_at_the_end(void **state) {
@@ -570,6 +595,31 @@ static void test_slots_are_used_again(void **state) {
     free(key), free(g);
 }
 
+// Rows that no frame is free for are written back at once, and their old slots are free then: of the same rows over and
+// over the file comes to a size that it keeps.
+static void test_slots_of_rows_without_a_frame_are_used_again(void **state) {
+    enum { N = 200, STEPS = 80 };
+    const row_options o = limited(*state, 1);
+    const row_rules by = {1, 0.1f, 1e-10f};
+    row_table *all = open_table(&usual), *t = open_table(&o);
+    row_key key[N];
+    float g[N * D];
+    int64_t half = 0;
+    for (int i = 0; i < N * D; i++) g[i] = (float)(i % 7);
+    for (int i = 0; i < N; i++) key[i] = row_key_of(i % 2, (uint64_t)i);
+    qsort(key, N, sizeof *key, by_key);
+    for (int step = 0; step < STEPS; step++) {
+        assert_ok(row_table_update(all, &(row_list){N, key, g}, &by));
+        assert_ok(row_table_update(t, &(row_list){N, key, g}, &by));
+        assert_true(row_table_cold(t) >= N - 1);
+        assert_ok(row_table_cool(t));
+        if (step == STEPS / 2) half = row_table_file(t);
+    }
+    expect_same(all, t, 0);
+    assert_true(half > 0 && row_table_file(t) < half * 5 / 4);
+    row_table_close(all), row_table_close(t);
+}
+
 // Rows of the next step are on their way when a step ends that updates nothing, as one is that is skipped. Some that
 // had changed have to leave then.
 static void test_a_skipped_step_ends_while_rows_are_read(void **state) {
@@ -736,6 +786,7 @@ int main(void) {
         cmocka_unit_test(test_an_absent_row_is_skipped),
         cmocka_unit_test(test_twenty_steps_have_the_bits_of_dense_arrays),
         cmocka_unit_test(test_growth_is_spread_and_loses_nothing),
+        cmocka_unit_test(test_a_table_is_cleared_while_it_grows),
         cmocka_unit_test(test_collisions_at_the_end),
         cmocka_unit_test(test_owners_have_their_buckets),
         cmocka_unit_test(test_initial_values),
@@ -744,6 +795,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_is_used_stays_and_a_step_pays_for_itself, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_as_many_leave_as_have_to, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_are_used_again, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_slots_of_rows_without_a_frame_are_used_again, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_a_skipped_step_ends_while_rows_are_read, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_did_not_change_is_not_written, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_damage_is_named, place_enter, place_leave),
