@@ -137,6 +137,12 @@ static void forms_make_the_same_shard(void **state) {
     }
     same_files(p, "tabs-train-00000.bin", "colons-train-00000.bin");
     same_files(p, "tabs-train-00000.bin", "commas-train-00000.bin");
+    // of several files each may have a header
+    write_text(at(p, "a.csv"), "userId,movieId,rating,timestamp\n196,242,3.0,881250949\n186,302,4.5,891717742\n");
+    write_text(at(p, "b.csv"), "userId,movieId,rating,timestamp\n22,377,1.0,878887116\n");
+    prepare(&k, p, "*.csv", "both");
+    assert_ok(click_pack_run(&k.o, &k.r));
+    same_files(p, "tabs-train-00000.bin", "both-train-00000.bin");
     // as clicks, too
     prepare(&k, p, "commas", "c");
     k.o.kind = CLICKS_MOVIELENS;

@@ -109,9 +109,17 @@ begins_with_the_mean() {
         fail "loss and RMSE $(cat found), and the ratings are $wanted around the mean"
 }
 
-# The validation records, once more as a named set.
+# The validation records, once more as a named set: all of them, and the first two micro-batches.
 evaluates_a_set() {
-    settings set eval.every=4 "eval.sets=held: data/r-val-*.bin"
+    as_a_set 0
+    cp found all
+    as_a_set 2
+    cmp -s all found && fail "two micro-batches have the loss of all"
+    return 0
+}
+as_a_set() {
+    settings set eval.every=4 eval.batches="$1" "eval.sets=held: data/r-val-*.bin"
+    rm -rf runs/set
     expect 0 "$bin" base.ini set.ini
     sed -n 's/^{"t":"eval",.*"held.loss":\([^,]*\),"held.rmse":\([^,]*\),.*/\1 \2/p' runs/set/log.jsonl >found
     sed -n 's/^{"t":"eval",.*"loss":\([^,]*\),"rmse":\([^,]*\),"held.loss.*/\1 \2/p' runs/set/log.jsonl >wanted
