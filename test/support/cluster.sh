@@ -21,7 +21,7 @@ chmod 600 secret
 
 # --- looking at runs --------------------------------------------------------------------------------------------------
 
-train() { timeout 100 "$bin" base.ini "$1.ini"; }
+train() { timeout -k 10 100 "$bin" base.ini "$1.ini"; }
 
 # facts DIR: the log without what a clock said and without what only several ranks have to say.
 facts() {

@@ -1,6 +1,6 @@
 # test/support/logs.sh: looking at what runs leave in runs/. After lib.sh.
 
-train() { timeout 120 "$bin" base.ini "$1.ini"; }
+train() { timeout -k 10 120 "$bin" base.ini "$1.ini"; }
 
 # steps RUN: "step loss hash", a line for each record of a step, as they stand in the log.
 steps() {
