@@ -109,9 +109,9 @@ first_sees() {
 
 # Programs of which one may disturb another one's times or take its ports.
 meetings() {
-    first_sees 1 2 test_runs test_live
+    first_sees 1 2 test_cluster test_live
     [ "$seen" -eq 1 ] || fail "two that keep apart have met"
-    first_sees 60 2 test_runs other
+    first_sees 60 2 test_cluster other
     [ "$seen" -eq 2 ] || fail "two that may run at a time have not met"
     first_sees 60 2 some other
     [ "$seen" -eq 2 ] || fail "two that may run at a time have not met"
