@@ -1,7 +1,8 @@
 #!/bin/sh
 # test/test_served.sh: [server] mode = bounded, async and hybrid from the outside. Where order leaves no choice they have
 # the bits of sync; a record of it gives the same bits again, in every mode, after a kill too; a slow worker does less;
-# what the log counts is what the record says; and what can't go on says why. What servers decide is in test_serving.c, what is refused in test_config.c.
+# what the log counts is what the record says; and what can't go on says why. What servers decide is in test_serving.c,
+# what is refused in test_config.c.
 # MATRIX=every: a machine that comes again, too (test/check_served.sh).
 . test/support/lib.sh
 . "$top/test/support/net.sh"
@@ -234,7 +235,7 @@ norms_are_of_all_servers() {
         fail "norms of 20 steps, of sync and of async: $(paste sync.norm async.norm | tr '\t\n' '/ ')"
 }
 
-# With a rate of 0 the weights stay, so each share of a step has the same loss, whoever runs it.
+# With a rate of 0 the weights stay, so each share of a step has the same loss on every worker.
 losses_are_of_the_shares() {
     still="device.ranks=5 batch.lanes=4 optimizer.lr=0"
     served still-sync $still

@@ -33,6 +33,12 @@ static int by_key(const void *a, const void *b) {
     return row_less(*(const row_key *)a, *(const row_key *)b) ? -1 : row_less(*(const row_key *)b, *(const row_key *)a);
 }
 
+// n ids of a table from `first` on, in order of their keys.
+static void make_keys(row_key *key, int n, uint64_t table, uint64_t first) {
+    for (int i = 0; i < n; i++) key[i] = row_key_of(table, first + (uint64_t)i);
+    qsort(key, (size_t)n, sizeof *key, by_key);
+}
+
 // --- keys ------------------------------------------------------------------------------------------------------------
 
 static void test_a_key_has_its_id(void **state) {
@@ -501,15 +507,13 @@ static void test_what_is_used_stays_and_a_step_pays_for_itself(void **state) {
         assert_true(row_table_cold(t) - before <= (most > ROOM / 64 + 2 ? most : ROOM / 64 + 2));
     }
     assert_true(row_table_cold(t) > HOT + STEPS * OTHERS - ROOM);
-    for (int i = 0; i < HOT; i++) key[i] = row_key_of(0, (uint64_t)i);
-    qsort(key, HOT, sizeof *key, by_key);
+    make_keys(key, HOT, 0, 0);
     long reads = atomic_load(&faults.seen[FAULT_SPILL_READ]);
     assert_ok(row_table_look(t, key, HOT, seen));
     assert_true(atomic_load(&faults.seen[FAULT_SPILL_READ]) == reads);
 
     // of the oldest, which are cold, 60 are read: they stay
-    for (int i = 0; i < 60; i++) key[i] = row_key_of(0, (uint64_t)(1000 + HOT + i));
-    qsort(key, 60, sizeof *key, by_key);
+    make_keys(key, 60, 0, 1000 + HOT);
     assert_ok(row_table_look(t, key, 60, seen));
     assert_true(atomic_load(&faults.seen[FAULT_SPILL_READ]) == reads + 60);
     assert_ok(row_table_look(t, key, 60, seen));  // again: they are in memory
@@ -518,7 +522,7 @@ static void test_what_is_used_stays_and_a_step_pays_for_itself(void **state) {
 }
 
 // At a step's end as many frames are free as the step took, and a quarter more; of at most a quarter of all, and one.
-// A row that no step has touched for longer than ages are told apart is old, and no more than that.
+// Ages are counted up to a limit: a row that was not touched for longer is as old as the limit.
 static void test_as_many_leave_as_have_to(void **state) {
     enum { N = 6000, FEW = 300, LONG = 5000 };
     row_options o = limited(*state, 2000);
@@ -526,8 +530,8 @@ static void test_as_many_leave_as_have_to(void **state) {
     const row_rules by = {1, 0.1f, 1e-10f};
     row_key *key = calloc(N, sizeof *key);
     float *g = calloc(N * D, sizeof *g);
-    for (int i = 0; i < N; i++) key[i] = row_key_of(0, (uint64_t)i), g[i] = 1;
-    qsort(key, N, sizeof *key, by_key);
+    for (int i = 0; i < N; i++) g[i] = 1;
+    make_keys(key, N, 0, 0);
     assert_ok(row_table_update(t, &(row_list){N, key, g}, &by));
     const int64_t frames = N - row_table_cold(t);
     assert_true(frames > 1000 && frames < 2000);
@@ -537,8 +541,7 @@ static void test_as_many_leave_as_have_to(void **state) {
     assert_ok(row_table_look(t, key, FEW, g));
     for (int k = 0; k < LONG; k++) assert_ok(row_table_cool(t));
     hot = N - row_table_cold(t);
-    for (int i = 0; i < FEW; i++) key[i] = row_key_of(1, (uint64_t)i);
-    qsort(key, FEW, sizeof *key, by_key);
+    make_keys(key, FEW, 1, 0);
     assert_ok(row_table_update(t, &(row_list){FEW, key, g}, &by));
     const int64_t all = row_table_rows(t);
     assert_int_equal(all, N + FEW);
@@ -553,8 +556,7 @@ static void test_as_many_leave_as_have_to(void **state) {
 static row_table *cold_table(const row_options *o, row_key *key, int n) {
     row_table *t = open_table(o);
     float g[D] = {1, 2, 3, 4, 5};
-    for (int i = 0; i < n; i++) key[i] = row_key_of(0, (uint64_t)i);
-    qsort(key, (size_t)n, sizeof *key, by_key);
+    make_keys(key, n, 0, 0);
     for (int i = 0; i < n; i++) {
         assert_ok(row_table_update(t, &(row_list){1, &key[i], g}, &(row_rules){1, 0.1f, 0}));
         assert_ok(row_table_cool(t));
@@ -630,8 +632,7 @@ static void test_a_skipped_step_ends_while_rows_are_read(void **state) {
     row_key *key = calloc(N, sizeof *key);
     float g[NEW * D];
     for (int i = 0; i < NEW * D; i++) g[i] = (float)(i % 5);
-    for (int i = 0; i < N; i++) key[i] = row_key_of(0, (uint64_t)i);
-    qsort(key, N, sizeof *key, by_key);
+    make_keys(key, N, 0, 0);
     for (int i = 0; i < N; i += NEW) {
         assert_ok(row_table_update(all, &(row_list){NEW, key + i, g}, &by));
         assert_ok(row_table_update(t, &(row_list){NEW, key + i, g}, &by));
