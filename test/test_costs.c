@@ -19,6 +19,8 @@ static const char table[] = "lockstep costs 1\n"
                             "host_memory 16e9 bytes\n"
                             "host_link 3e9 bytes/s 0.2 spread\n"
                             "host_copy 2e9 bytes/s 0.4 spread\n"
+                            "disk 32e9 bytes\n"
+                            "disk_copy 5e8 bytes/s 0.3 spread\n"
                             "reach matmul 0.5 0.2 spread\n"
                             "reach other 0.8 0.1 spread\n"
                             "link node 1e9 bytes/s 5 us 0.1 spread\n"
@@ -29,7 +31,7 @@ static const char table[] = "lockstep costs 1\n"
                             "comm all_gather node 4 1000 10 us 0.01 spread\n"
                             "comm all_gather node 4 16000 40 us 0.02 spread\n"
                             "comm all_gather node 16 1000 90 us 0.03 spread\n"
-                            "end 17\n";
+                            "end 19\n";
 
 static op_cost product(int64_t m, int64_t n, int64_t k, unsigned options) {
     return (op_cost){FP32, {m, n, k}, options, 4.0 * (double)(m * k + n * k + m * n), 2.0 * (double)(m * n * k)};
@@ -53,6 +55,8 @@ static void what_is_written_is_read(void **state) {
     OK(io_read_file(path, 1 << 20, &one, &n));
     close_to(again.host_memory, 16e9, 1e-12), close_to(again.host_link.is, 3e9, 1e-12);
     close_to(again.host_copy.is, 2e9, 1e-12), close_to(again.host_copy.spread, 0.4, 1e-12);
+    close_to(again.disk, 32e9, 1e-12), close_to(again.disk_copy.is, 5e8, 1e-12),
+        close_to(again.disk_copy.spread, 0.3, 1e-12);
     OK(costs_save(&again, path));
     OK(io_read_file(path, 1 << 20, &two, &m));
     assert_string_equal(one, two);
@@ -92,6 +96,8 @@ static void mistakes_are_named_by_line(void **state) {
                  {"host_memory none", "3: expected `host_memory BYTES bytes"},
                  {"host_link 1 us 0.1 spread", "3: expected `host_link NUMBER bytes/s"},
                  {"host_copy 1 bytes/s", "3: expected `host_copy NUMBER bytes/s"},
+                 {"disk 1 MB", "3: expected `disk BYTES bytes"},
+                 {"disk_copy 0 bytes/s 0.1 spread", "3: expected `disk_copy NUMBER bytes/s"},
                  {"tiles 132 128 256", "3: expected `tiles"},
                  {"tiles 0 128 256 1", "3: expected `tiles"},
                  {"reach matmul 0 0.1 spread", "3: expected `reach"},

@@ -210,6 +210,97 @@ static void state_may_be_kept_by_the_host(void **state) {
     drop_dir(dir);
 }
 
+// The INI's own layout by this table; *p: its one rank.
+static void own_layout(search_result *r, plan_rank *p, const char *dir, const char *model, const char *more,
+                       const costs *k) {
+    config c;
+    plan_world w;
+    plan_ranks all;
+    rank_config(&c, dir, model, more);
+    world_of(&w, "1x1");
+    OK(search_run(r, &c, &w, k, &(search_free){.own = true}));
+    OK(plan_ranks_open(&all, &c, &w, false));
+    *p = all.kind[0];
+    plan_ranks_close(&all), plan_world_close(&w);
+}
+
+// Where the table knows the disk: an update takes as long as all of the file takes to come and go, or as the work on
+// it, if that is longer. An optimizer that asks for the masters' squares reads the file once more.
+static void state_may_be_kept_in_a_file(void **state) {
+    (void)state;
+    char *dir = rank_dir(), more[256];
+    costs k;
+    plan_rank p;
+    search_result *r = malloc(sizeof *r);
+    const search_found *f = &r->at[0];
+    static const char *const optimizers[] = {"adamw", "lars"};
+    table_of(&k, 1e9, 1);
+    k.host_link = (costs_figure){1e9, 0.1}, k.host_copy = (costs_figure){3e9, 0.1};
+    for (int of = 0; of < 2; of++) {
+        double step[4];
+        int64_t disk = 0;
+        for (int way = 0; way < 4; way++) {  // in memory; in the host's; in a slow file; in a quick one
+            k.disk_copy = (costs_figure){way < 2 ? 0 : way == 2 ? 1e6 : 1e12, 0.5};
+            snprintf(more, sizeof more, "[optimizer]\ntype = %s\n[parallel]\noffload = %s\n", optimizers[of],
+                     way == 0   ? "no"
+                     : way == 1 ? "host"
+                                : "nvme");
+            own_layout(r, &p, dir, llama, more, &k);
+            step[way] = f->step_s, disk = p.disk;
+            assert_int_equal(f->disk, way < 2 ? 0 : p.disk);
+            assert_true((p.disk > 0) == (way > 1));
+            if (way == 2) assert_true(f->error_s > 0.4 * (step[2] - step[0]));
+        }
+        double walks = of ? 3 : 2, wanted = walks * (double)disk / 1e6, before = step[2] - wanted;
+        assert_true(p.disk_reads + 1 == walks);
+        // without its update, a step takes less than one whose update is made in memory, by not as much as that takes
+        if (before > step[0] || before < 0.5 * step[0])
+            fail_msg("%s: a step takes %g s, of which the disk %g, and %g s in memory", optimizers[of], step[2], wanted,
+                     step[0]);
+        assert_true(step[3] == step[1]);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// Of a model whose state is larger than the windows: only with a file does it fit. The search finds that, and its lines
+// say so; not where the disk is too small.
+static void a_file_may_be_all_that_fits(void **state) {
+    (void)state;
+    static const char wide[] = "[model]\ntype = llama\nlayers = 4\nheads = 4\nembed = 256\ncontext = 16\nvocab = 131\n"
+                               "[batch]\nglobal = 8\nmicro = 1\nlanes = 8\n";
+    char *dir = rank_dir(), lines[SEARCH_LINES];
+    config c, pasted;
+    plan_world w;
+    plan_rank p;
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    bool seen[3] = {0};
+    table_of(&k, 1e9, 1);
+    k.disk_copy = (costs_figure){1e9, 0.1};
+    own_layout(r, &p, dir, wide, "[parallel]\noffload = nvme\n", &k);
+    rank_config(&c, dir, wide, "");
+    world_of(&w, "1x2");
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    for (int i = 0; i < r->found; i++) seen[r->at[i].is.offload] = true;
+    assert_true(seen[OFFLOAD_NONE] && !seen[OFFLOAD_HOST]);
+    plan_world_close(&w);
+    world_of(&w, "1x1");
+    k.memory = (double)plan_bytes(&p);
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    for (int i = 0; i < r->found; i++) assert_int_equal(r->at[i].is.offload, OFFLOAD_NVME);
+    rank_config(&pasted, dir, wide, search_lines(&c, &r->at[0], lines));
+    assert_int_equal(pasted.parallel.offload, OFFLOAD_NVME);
+    k.disk = (double)p.disk - 1;
+    assert_int_equal(search_run(r, &c, &w, &k, &(search_free){0}), ERR_CONFIG);
+    k.disk++;
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
 static void layouts_work_as_settings(void **state) {
     (void)state;
     static const char *const clusters[] = {"1x8", "2x4", "4x4x2"};
@@ -406,6 +497,8 @@ static void bits_change_only_where_they_may(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
                                        cmocka_unit_test(state_may_be_kept_by_the_host),
+                                       cmocka_unit_test(state_may_be_kept_in_a_file),
+                                       cmocka_unit_test(a_file_may_be_all_that_fits),
                                        cmocka_unit_test(layouts_work_as_settings),
                                        cmocka_unit_test(times_follow_the_table),
                                        cmocka_unit_test(slow_devices_slow_the_step),

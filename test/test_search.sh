@@ -40,6 +40,22 @@ tables_predict() {
     says "save into a file of its own"
 }
 
+# A run whose state is in a file measures the disk, too, and then a search looks at that for all.
+the_disk_is_measured() {
+    expect 0 "$bin" bench step base.ini -o device.ranks=1 -o parallel.offload=nvme --steps 2 --save disk.costs
+    says "ceilings: triad" ", disk "
+    grep -q '^disk [0-9.e+]* bytes$' disk.costs && grep -q '^disk_copy [0-9.e+]* bytes/s [0-9.]* spread$' disk.costs ||
+        fail "expected the disk's room and rate in the table"
+    free=$(df -P -B1 . | awk 'NR == 2 { print $4 }')
+    awk -v free="$free" '$1 == "disk" { exit !($2 > 0.5 * free && $2 < 2 * free) }' disk.costs ||
+        fail "the disk has $free free bytes, and the table says $(grep '^disk ' disk.costs)"
+    expect 0 "$bin" plan --costs disk.costs -o device.ranks=1 -o parallel.offload=nvme base.ini
+    says "offload nvme   this INI" "     of the disk: "
+    expect 0 "$bin" plan --search --json --costs disk.costs -o device.ranks=1 base.ini
+    says '"offload":"none"' '"offload":"nvme"' '"disk":0,'
+    ! grep -q '"offload":"host"' "$out" || fail "nothing is known of the host"
+}
+
 # The fastest layout's step, drawn: its pipeline's ranks, as long as the table says.
 steps_are_drawn() {
     search="plan --search --costs h100 --cluster 4x8 base.ini"
@@ -139,6 +155,7 @@ mistakes_are_said() {
 
 try sheets_predict
 try tables_predict
+try the_disk_is_measured
 try steps_are_drawn
 try failures_are_told
 try clusters_are_simulated

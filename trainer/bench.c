@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 enum { WARM = 2 };  // steps that are not counted: page faults, plans, caches
 
@@ -154,10 +155,32 @@ typedef struct ceilings {
     bool cuda;
     const char *unit;  // of a CPU: the instruction that multiplies
     double bandwidth, flops[INT32];
+    double disk, disk_least;  // offload = nvme: of all walks the quickest one, and the slowest
 } ceilings;
 
+static err_t leave(void *ctx, const zero_piece *part, tensor *value) {
+    (void)ctx, (void)part, (void)value;
+    return ERR_OK;
+}
+
+// offload = nvme: walks over this rank's file as an update does, which leaves all as it is; the other ranks' walks go
+// on beside them. bytes/s, read and written together.
+static err_t measure_disk(session *x, ceilings *to) {
+    enum { WALKS = 3 };
+    train_state *t = &x->state;
+    if (!state_spills(t) || !spilled_bytes(&t->spilled)) return ERR_OK;
+    for (int k = 0; k < WALKS; k++) {
+        double began = clock_now();
+        TRY(spilled_walk(&t->spilled, SPILL_UPDATE, leave, NULL));
+        double rate = 2 * (double)spilled_bytes(&t->spilled) / (clock_now() - began);
+        to->disk = fmax(to->disk, rate);
+        to->disk_least = to->disk_least > 0 ? fmin(to->disk_least, rate) : rate;
+    }
+    return ERR_OK;
+}
+
 // Keeps the maximum over several calls: a shared machine reaches its peak only now and then.
-static void measure(session *x, ceilings *to) {
+static err_t measure(session *x, ceilings *to) {
     to->cuda = device_about(x->dev)->kind == DEVICE_CUDA;
     to->bandwidth = fmax(to->bandwidth, peak_bandwidth(x->dev, x->s, 1));
     int threads = device_about(x->dev)->threads;
@@ -167,6 +190,7 @@ static void measure(session *x, ceilings *to) {
     to->unit = pairs > 0 ? "BF16 pairs" : "FMA";
     for (int t = FP32; t <= FP16; t++)
         to->flops[t] = fmax(to->flops[t], to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma);
+    return measure_disk(x, to);
 }
 
 // Prints time, share of the step, speed, and the larger of the shares of the two ceilings. l: of one step.
@@ -185,6 +209,7 @@ static void print_line(const char *name, const profile_line *l, double step, con
 
 static void print_ceilings(const ceilings *top) {
     printf("ceilings: %s %.1f GB/s", top->cuda ? "copy" : "triad", 1e-9 * top->bandwidth);
+    if (top->disk > 0) printf(", disk %.2f GB/s", 1e-9 * top->disk);
     if (!top->cuda) printf(", %s %.1f GFLOP/s", top->unit, 1e-9 * top->flops[FP32]);
     else
         printf(", matrix products fp32 %.1f, bf16 %.1f, fp16 %.1f GFLOP/s", 1e-9 * top->flops[FP32],
@@ -236,6 +261,16 @@ static err_t check_save(const session *x) {
     return ERR_OK;
 }
 
+// Bytes: what is free where this rank's file is, and what the files of this node's ranks have, divided among them.
+static double disk_share(const session *x) {
+    const spilled *f = &x->state.spilled;
+    struct statvfs fs;
+    int ranks = 0;
+    for (int r = 0; r < x->ranks->world; r++) ranks += x->ranks->place[r].node == x->ranks->place[x->ranks->rank].node;
+    if (statvfs(f->o.dir, &fs) != 0) return 0;
+    return (double)fs.f_bavail * (double)fs.f_frsize / ranks + (double)spilled_bytes(f);
+}
+
 static err_t save_costs(const session *x, const profile_line *line, int lines, const ceilings *top) {
     const double PEAKS = 0.05;  // from one hour to another
     costs c;
@@ -245,6 +280,10 @@ static err_t save_costs(const session *x, const profile_line *line, int lines, c
     for (int t = FP32; t <= FP16; t++)
         if (top->flops[t] > 0) c.peak[t] = (costs_figure){top->flops[t], PEAKS};
     if (top->bandwidth > 0) c.copy = (costs_figure){top->bandwidth, PEAKS};
+    if (top->disk > 0) {
+        c.disk_copy = (costs_figure){top->disk, fmax(1 - top->disk_least / top->disk, PEAKS)};
+        c.disk = disk_share(x);
+    }
     if (top->cuda && device_memory(x->dev, &used, &total) == ERR_OK) c.memory = (double)total;
     for (int i = 0; i < lines && rc == ERR_OK; i++) {
         costs_op o = {.type = line[i].type, .options = line[i].options, .calls = line[i].calls};
@@ -271,11 +310,11 @@ static err_t parts_of_steps(session *x, double *ms) {
     profile_line *line = calloc(PROFILE_LINES, sizeof *line);
     if (!line) return err_set(ERR_INTERNAL, "no memory for %d lines", PROFILE_LINES);
     err_t rc = check_save(x);
-    if (rc == ERR_OK) measure(x, &top);
+    if (rc == ERR_OK) rc = measure(x, &top);
     if (rc == ERR_OK) rc = report_open(&times, x->ranks->world);
     if (rc == ERR_OK) rc = run_steps(x, ms, &times);
     int lines = rc == ERR_OK ? profile_read(device_profile(x->dev), line) : 0;  // before more is measured
-    if (rc == ERR_OK) measure(x, &top);
+    if (rc == ERR_OK) rc = measure(x, &top);
     if (rc == ERR_OK && x->ranks->rank == 0) {
         double mean = mean_of(ms, x->cfg->run.steps), steps = times.steps ? (double)times.steps : 1;
         print_parts(x, line, lines, 1e-3 * mean, 1e-3 * waited_ms(&times) / steps, &top);

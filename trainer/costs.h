@@ -12,6 +12,9 @@
 //   host_memory 240e9 bytes                     of the host, a device's share: with these two, offload is looked at
 //   host_link 25e9 bytes/s 0.2 spread           between a device and the host's memory, one way
 //   host_copy 30e9 bytes/s 0.4 spread           that an update on the host's processors reaches, a device's share
+//   disk 3.8e12 bytes                           that offload = nvme may fill, a device's share
+//   disk_copy 2.5e9 bytes/s 0.2 spread          that such an update reaches, read and written together; with it,
+//                                               offload = nvme is looked at
 //   tiles 132 128 256 192                       processors; rows and columns of a product's tile; its k that is lost
 //   reach matmul 0.8 0.1 spread                 the share of the roofline that an operation reaches; `other`: the rest
 //   link node 450e9 bytes/s 5.0 us 0.1 spread   of a device: node, rack or spine
@@ -65,6 +68,8 @@ typedef struct costs {
     costs_figure peak[INT32], copy, launch;
     double host_memory;                 // bytes; 0: not known
     costs_figure host_link, host_copy;  // is 0: nothing is known of the host
+    double disk;                        // bytes; 0: not known
+    costs_figure disk_copy;             // is 0: nothing is known of the disk
     struct {
         int processors, rows, columns, lost;
     } tiles;  // processors 0: products have no waves

@@ -103,6 +103,15 @@ static err_t take_host_copy(costs *c, const reader *r) {
     return figure(r, 1, "bytes/s", 1, &c->host_copy) ? ERR_OK : wrong(r, "host_copy NUMBER bytes/s SPREAD spread");
 }
 
+static err_t take_disk(costs *c, const reader *r) {
+    bool good = ENDS(r, 1, "#", "bytes") && number(r->word[1], 1, &c->disk);
+    return good ? ERR_OK : wrong(r, "disk BYTES bytes");
+}
+
+static err_t take_disk_copy(costs *c, const reader *r) {
+    return figure(r, 1, "bytes/s", 1, &c->disk_copy) ? ERR_OK : wrong(r, "disk_copy NUMBER bytes/s SPREAD spread");
+}
+
 static err_t take_peak(costs *c, const reader *r) {
     int type = r->words > 1 ? type_of(r->word[1]) : -1;
     if (type >= 0 && type < INT32 && figure(r, 2, "flop/s", 1, &c->peak[type])) return ERR_OK;
@@ -189,7 +198,8 @@ static const struct {
              {"tiles", take_tiles},         {"reach", take_reach},
              {"link", take_link},           {"op", take_op},
              {"comm", take_comm},           {"host_memory", take_host_memory},
-             {"host_link", take_host_link}, {"host_copy", take_host_copy}};
+             {"host_link", take_host_link}, {"host_copy", take_host_copy},
+             {"disk", take_disk},           {"disk_copy", take_disk_copy}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 // --- a file ----------------------------------------------------------------------------------------------------------
@@ -223,8 +233,8 @@ static err_t take_line(costs *c, reader *r, int64_t *lines, bool *last) {
     if (strcmp(r->line, "sheet") == 0) return c->sheet = true, ERR_OK;
     for (int k = 0; k < KINDS; k++)
         if (strcmp(kinds[k].word, r->word[0]) == 0) return kinds[k].take(c, r);
-    return wrong(
-        r, "memory, peak, copy, launch, host_memory, host_link, host_copy, tiles, reach, link, op, comm, sheet or end");
+    return wrong(r, "memory, peak, copy, launch, host_memory, host_link, host_copy, disk, disk_copy, tiles, reach, "
+                    "link, op, comm, sheet or end");
 }
 
 err_t costs_parse(costs *out, const char *name, const char *text) {
@@ -314,6 +324,8 @@ static void put_machine(text *t, const costs *c, int *lines) {
     if (c->host_memory > 0) text_put(t, "host_memory %.9g bytes\n", c->host_memory), ++*lines;
     put_figure(t, lines, "host_link", &c->host_link, 1, "bytes/s");
     put_figure(t, lines, "host_copy", &c->host_copy, 1, "bytes/s");
+    if (c->disk > 0) text_put(t, "disk %.9g bytes\n", c->disk), ++*lines;
+    put_figure(t, lines, "disk_copy", &c->disk_copy, 1, "bytes/s");
     if (c->tiles.processors)
         text_put(t, "tiles %d %d %d %d\n", c->tiles.processors, c->tiles.rows, c->tiles.columns, c->tiles.lost),
             ++*lines;

@@ -135,14 +135,28 @@ static costs_time host_time(const pricer *p, double copied, double moved) {
 
 static bool on_host(const pricer *p) { return p->x->state.o.offload && p->c->host_link.is > 0; }
 
+// offload = nvme: all of the file, `ways` 1 where it is read, 2 where it is written, too. What is done with a window
+// goes on beside others on their way to the disk and back.
+static costs_time walk_time(const pricer *p, int ways, costs_time done) {
+    const train_state *t = &p->x->state;
+    const costs_figure *disk = &p->c->disk_copy;
+    if (!state_spills(t) || disk->is <= 0) return done;
+    double s = ways * (double)spilled_bytes(&t->spilled) / disk->is;
+    return s > done.s ? (costs_time){s, s * disk->spread, FROM_ROOFLINE} : done;
+}
+
+static costs_time masters_time(pricer *p) {
+    return walk_time(p, 1, on_host(p) ? host_time(p, 0, 4) : pieces_time(p, "sum_squares", FP32, 4));
+}
+
 static costs_time update_time(pricer *p) {
     static const char *const name[] = {[OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_LARS] = "sgd"};
     const train_state *t = &p->x->state;
     bool apart = !state_shares_masters(t);
     double element = (double)dtype_bytes(t->o.compute);
     double bytes = 4 + 8.0 * (1 + state_moments(t)) + (apart ? element : 0);
-    if (on_host(p)) return host_time(p, 4 + element, bytes);
-    return pieces_time(p, name[p->x->cfg->optimizer.type], apart ? t->o.compute : FP32, bytes);
+    if (on_host(p)) return walk_time(p, 2, host_time(p, 4 + element, bytes));
+    return walk_time(p, 2, pieces_time(p, name[p->x->cfg->optimizer.type], apart ? t->o.compute : FP32, bytes));
 }
 
 static int64_t bucket_floats(const pricer *p, int bucket) {
@@ -190,7 +204,7 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
     case ACTION_ZERO:
     case ACTION_TAKE: out->compute = floats_time(p, "zero", bucket_floats(p, a->bucket), 4); break;
     case ACTION_ADD: out->compute = floats_time(p, "add", bucket_floats(p, a->bucket), 12); break;
-    case ACTION_MASTERS: out->compute = on_host(p) ? host_time(p, 0, 4) : pieces_time(p, "sum_squares", FP32, 4); break;
+    case ACTION_MASTERS: out->compute = masters_time(p); break;
     case ACTION_SQUARES: out->compute = pieces_time(p, "sum_squares", FP32, 4); break;
     case ACTION_UPDATE: out->compute = update_time(p); break;
     case ACTION_REDUCE: return alone ? ERR_OK : reduce_time(p, a, out);

@@ -183,11 +183,13 @@ static double communication(const searcher *x, const search_choice *is, double m
 }
 
 // With offload, of an element: its gradient and weight on the way, 4 + 2 bytes; masters and two moments, read and
-// written.
+// written, in the host's memory or beside that on the disk.
 static double updating(const searcher *x, const search_choice *is) {
     double values = x->values / is->tensor / is->pipeline / (is->zero ? is->data * is->context : 1);
-    bool host = is->offload != OFFLOAD_NONE && x->k->host_link.is > 0;
-    return host ? values * (6 / x->k->host_link.is + 34 / x->k->host_copy.is) : 0;
+    bool host = is->offload != OFFLOAD_NONE && x->k->host_link.is > 0,
+         disk = is->offload == OFFLOAD_NVME && x->k->disk_copy.is > 0;
+    double there = host ? values * (6 / x->k->host_link.is + 34 / x->k->host_copy.is) : 0;
+    return disk ? fmax(there, 24 * values / x->k->disk_copy.is) : there;
 }
 
 // Without activations: what a rank must have at least.
@@ -255,13 +257,15 @@ static err_t with_memory(searcher *x, search_choice is) {
     return ERR_OK;
 }
 
-// A table that knows nothing of the host says nothing of offload.
+// A table that knows nothing of the host, or of the disk, says nothing of offload to it.
 static err_t with_offload(searcher *x, search_choice is) {
-    bool known = x->k->host_link.is > 0 && x->k->host_copy.is > 0;
-    offload_kind first = known ? OFFLOAD_NONE : is.offload, last = known ? OFFLOAD_HOST : is.offload;
-    for (int to = (int)first; to <= (int)last; to++) {
-        is.offload = (offload_kind)to;
-        TRY(with_memory(x, is));
+    static const offload_kind kinds[] = {OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_NVME};
+    const bool host = x->k->host_link.is > 0 && x->k->host_copy.is > 0, disk = x->k->disk_copy.is > 0,
+               known[] = {[OFFLOAD_NONE] = host || disk, [OFFLOAD_HOST] = host, [OFFLOAD_NVME] = disk};
+    const offload_kind given = is.offload;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        is.offload = kinds[k];
+        if (is.offload == given || known[is.offload]) TRY(with_memory(x, is));
     }
     return ERR_OK;
 }
@@ -393,6 +397,7 @@ static void count_rank(const searcher *x, const plan_rank *p, search_found *f) {
     bool apart = f->is.offload != OFFLOAD_NONE && x->k->host_link.is > 0;
     size_t here = plan_bytes(p) - (apart ? p->host : p->ring + p->snapshots), host = apart ? p->host : 0;
     f->host = host > f->host ? host : f->host;
+    f->disk = p->disk > f->disk ? p->disk : f->disk;
     f->memory = here > f->memory ? here : f->memory;
     f->state = p->masters + p->moments > f->state ? p->masters + p->moments : f->state;
     f->sent[COSTS_NODE] += others * (p->sent - p->sent_far);
@@ -418,7 +423,8 @@ static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_foun
         TRY(plan_count(s, &p));
         count_rank(x, &p, f);
         *fits = (x->out->memory <= 0 || (double)f->memory <= x->out->memory) &&
-                (x->k->host_memory <= 0 || (double)f->host <= x->k->host_memory);
+                (x->k->host_memory <= 0 || (double)f->host <= x->k->host_memory) &&
+                (x->k->disk <= 0 || (double)f->disk <= x->k->disk);
         if (!*fits) break;
         TRY(price_open(&b, s, x->k, x->out->slower));
         stage[i].time = calloc((size_t)s->runner.actions.count + 1, sizeof *stage[i].time);
@@ -547,7 +553,8 @@ static err_t try_all(searcher *x) {
         return err_set(
             ERR_CONFIG,
             "plan --costs: this INI's layout is refused by rules, or needs more memory than the %.1f GB that "
-            "a device has: `lockstep plan` says what it takes, `plan --search` looks for others",
+            "a device has, or with offload more than the host or the disk: `lockstep plan` says what it takes, "
+            "`plan --search` looks for others",
             1e-9 * out->memory);
     return err_set(ERR_CONFIG,
                    "plan --search: none of %d layouts fits: %d need more memory than a device has, %d are refused by "

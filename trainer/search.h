@@ -41,6 +41,7 @@ typedef struct search_found {
     double slowed_s;             // how much longer a step takes because of them
     size_t memory, state;        // of the fullest rank: all; masters and what the optimizer keeps
     size_t host;                 // ... and what offload keeps in the host's memory, without it 0
+    int64_t disk;                // ... and in a file
     int64_t sent[COSTS_LEVELS];  // by all ranks in a step
 } search_found;
 

@@ -104,6 +104,7 @@ static void print_found(const search_result *r, int i, const config *c, const co
     fprintf(out, "   memory %.1f MB   bubble %.1f %%   communication left over %.2f ms\n", 1e-6 * (double)f->memory,
             100 * f->bubble, 1e3 * f->exposed_s);
     if (f->host) fprintf(out, "     of the host's memory: %.1f MB\n", 1e-6 * (double)f->host);
+    if (f->disk) fprintf(out, "     of the disk: %.1f MB\n", 1e-6 * (double)f->disk);
     print_sent(f, w, out);
     if (f->slow)
         fprintf(out, "     %d of %d devices compute %g times as long: %.2f ms of the step\n", f->slow, world,
@@ -218,8 +219,10 @@ static void print_json(const search_result *r, const config *c, const plan_world
         fprintf(out, ",\"given\":%s,\"ms\":%.6g,\"error_ms\":%.6g,\"units_per_s\":%.6g,\"mfu\":%.4g,",
                 f->given ? "true" : "false", 1e3 * f->step_s, 1e3 * f->error_s, r->units / f->step_s,
                 mfu(r, f, k, c, w->world));
-        fprintf(out, "\"memory\":%zu,\"host\":%zu,\"compute_ms\":%.6g,\"bubble\":%.4g,\"exposed_ms\":%.6g,", f->memory,
-                f->host, 1e3 * f->compute_s, f->bubble, 1e3 * f->exposed_s);
+        fprintf(out,
+                "\"memory\":%zu,\"host\":%zu,\"disk\":%" PRId64
+                ",\"compute_ms\":%.6g,\"bubble\":%.4g,\"exposed_ms\":%.6g,",
+                f->memory, f->host, f->disk, 1e3 * f->compute_s, f->bubble, 1e3 * f->exposed_s);
         fprintf(out, "\"slow_devices\":%d,\"slowed_ms\":%.6g,", f->slow, 1e3 * f->slowed_s);
         fprintf(out, "\"sent\":[%" PRId64 ",%" PRId64 ",%" PRId64 "]}", f->sent[COSTS_NODE], f->sent[COSTS_RACK],
                 f->sent[COSTS_SPINE]);
