@@ -256,7 +256,7 @@ fuzz:
 	mkdir -p build/fuzz/corpus-$(TARGET) && \
 	  build/fuzz/fuzz_$(TARGET) -max_total_time=$(SECONDS) build/fuzz/corpus-$(TARGET)
 
-# Do the tests notice small mistakes? make mutate AT="comm trainer/plan.c" N=20 SEED=1 JOBS=2 (test/mutate/run.sh)
+# Do the tests notice small mistakes? make mutate AT="comm trainer/plan/plan.c" N=20 SEED=1 JOBS=2 (test/mutate/run.sh)
 mutate: deps
 	@sh test/mutate/run.sh
 

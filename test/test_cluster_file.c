@@ -1,9 +1,9 @@
 // test/test_cluster_file.c: a cluster in an INI: what it says of places, links and slow devices; where slow devices
 // are; and files with mistakes.
 #include "test/support/run.h"
-#include "trainer/failures.h"
-#include "trainer/plan_ranks.h"
-#include "trainer/stragglers.h"
+#include "trainer/costs/failures.h"
+#include "trainer/plan/plan_ranks.h"
+#include "trainer/costs/stragglers.h"
 
 #include <math.h>
 

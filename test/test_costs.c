@@ -1,7 +1,7 @@
 // test/test_costs.c: tables of costs: what is written is read again; what is wrong in a file is named by its line; and
 // how times of shapes and messages that are not in the table follow from those that are.
 #include "test/support/run.h"
-#include "trainer/sheets.h"
+#include "trainer/costs/sheets.h"
 
 #include <math.h>
 

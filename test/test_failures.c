@@ -1,7 +1,7 @@
 // test/test_failures.c: a cluster whose parts fail: events against the closed form, the rates that were published of
 // one large run, spares, stragglers, and files with mistakes.
 #include "test/support/run.h"
-#include "trainer/failures_drawn.h"
+#include "trainer/costs/failures_drawn.h"
 
 #include <math.h>
 

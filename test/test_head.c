@@ -6,7 +6,7 @@
 
 #include "model/head.h"
 #include "trainer/evaluate.h"
-#include "trainer/plan.h"
+#include "trainer/plan/plan.h"
 #include "trainer/restore.h"
 #include "trainer/sample.h"
 

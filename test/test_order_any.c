@@ -10,7 +10,7 @@
 
 #include "trainer/restore.h"
 #include "trainer/step/executor.h"
-#include "trainer/plan.h"
+#include "trainer/plan/plan.h"
 
 #include <inttypes.h>
 #include <math.h>

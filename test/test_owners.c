@@ -2,7 +2,7 @@
 // functions, on many worlds. (Runs: test_ranks.c, test_servers.sh.)
 #include "test/support/run.h"
 #include "trainer/config/pipes.h"
-#include "trainer/plan_ranks.h"
+#include "trainer/plan/plan_ranks.h"
 #include "trainer/step/row_rules.h"
 
 #include <stdint.h>

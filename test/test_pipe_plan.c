@@ -3,7 +3,7 @@
 // groups of any ZeRO stage, recomputation and offload, of three architectures, tied and not, on one node and on two.
 // And it knows which layers run backward in halves, and so wait less.
 #include "test/support/ranks.h"
-#include "trainer/plan.h"
+#include "trainer/plan/plan.h"
 #include "trainer/restore.h"
 #include "trainer/step/outer.h"
 #include "trainer/step/timeline.h"
@@ -305,7 +305,7 @@ static double idle(const char *dir, const char *text, pipeline_kind kind, recomp
     rank_config(&c, dir, text, "");
     OK(model_open(&net, model_types[c.model.type], &c.model.of));
     stages_balance(net, pipeline_stages(&l), cut);
-    OK(plan_timeline(&l, net, cut, again, &t));
+    OK(timeline_of_flops(&l, net, cut, again, &t));
     double share = t.idle;
     model_close(net);
     timeline_free(&t);
@@ -355,7 +355,7 @@ static void ranks_are_busy_with_their_passes(void **state) {
                 rank_config(&c, dir, models[i], "");
                 OK(model_open(&net, model_types[c.model.type], &c.model.of));
                 stages_balance(net, RANKS, cut);
-                OK(plan_timeline(&l, net, cut, (recomputation)again, &t));
+                OK(timeline_of_flops(&l, net, cut, (recomputation)again, &t));
                 for (int r = 0; r < RANKS; r++) {
                     double work = 0, first = 0, busy = (1 - t.rank[r].idle) * t.makespan, forward = 0;
                     for (int b = cut[r]; b < cut[r + 1]; b++) {

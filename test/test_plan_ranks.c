@@ -1,7 +1,7 @@
 // test/test_plan_ranks.c: a plan of one rank of each kind says what a plan of every rank says, byte for byte, in
 // layouts of all sorts on even and uneven nodes and racks. And of a large cluster there are few kinds.
 #include "test/support/ranks.h"
-#include "trainer/plan_ranks.h"
+#include "trainer/plan/plan_ranks.h"
 
 #include <inttypes.h>
 

@@ -8,7 +8,7 @@
 
 #include "model/safetensors.h"
 #include "trainer/evaluate.h"
-#include "trainer/plan.h"
+#include "trainer/plan/plan.h"
 #include "trainer/restore.h"
 
 #include <inttypes.h>

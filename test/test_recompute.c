@@ -4,7 +4,7 @@
 #include "test/support/run.h"
 
 #include "trainer/evaluate.h"
-#include "trainer/plan.h"
+#include "trainer/plan/plan.h"
 #include "trainer/restore.h"
 #include "trainer/sample.h"
 

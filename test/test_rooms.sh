@@ -30,9 +30,11 @@ below() {
     trainer/report) echo trainer/log trainer/config comm comm/team gpu base ;;
     trainer/watch) echo trainer/report trainer/checkpoint trainer/log trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm comm/server data model gpu base ;;
-    trainer) echo data/text data/image data/click data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
+    trainer/costs) echo trainer/config comm gpu base ;;
+    trainer) echo trainer/costs data/text data/image data/click data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
         trainer/checkpoint trainer/config comm comm/team comm/server data model gpu base ;;
-    .) echo data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
+    trainer/plan) echo trainer trainer/costs trainer/step trainer/node trainer/config comm comm/server model gpu base ;;
+    .) echo data/tokenizer trainer/plan trainer/costs trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
         trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac

@@ -4,11 +4,11 @@
 #include "gpu/paper.h"
 #include "gpu/profile.h"
 #include "test/support/ranks.h"
-#include "trainer/plan_ranks.h"
-#include "trainer/price.h"
+#include "trainer/plan/plan_ranks.h"
+#include "trainer/plan/price.h"
 #include "trainer/restore.h"
-#include "trainer/search.h"
-#include "trainer/sheets.h"
+#include "trainer/plan/search.h"
+#include "trainer/costs/sheets.h"
 
 #include <math.h>
 

@@ -4,11 +4,11 @@
 #include "base/clock.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
-#include "trainer/costs.h"
+#include "trainer/costs/costs.h"
 #include "trainer/log/report.h"
 #include "trainer/machine.h"
-#include "trainer/plan.h"
 #include "trainer/restore.h"
+#include "trainer/step/timeline.h"
 #include "trainer/waiting.h"
 
 #include <inttypes.h>
@@ -69,7 +69,7 @@ static err_t predicted_idle(const session *x, double *idle) {
     timeline paper;
     for (int k = 0; k < x->ranks->world; k++) idle[k] = 0;
     if (!x->runner.pipelined) return ERR_OK;
-    TRY(plan_timeline(&x->stages.pipe, x->net, x->stages.cut, x->cfg->parallel.recompute, &paper));
+    TRY(timeline_of_flops(&x->stages.pipe, x->net, x->stages.cut, x->cfg->parallel.recompute, &paper));
     for (int k = 0; k < x->ranks->world; k++) idle[k] = paper.rank[grid_at(&x->shape, k).stage].idle;
     timeline_free(&paper);
     return ERR_OK;

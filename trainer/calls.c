@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "comm/transport.h"
-#include "trainer/costs.h"
+#include "trainer/costs/costs.h"
 #include "trainer/machine.h"
 #include "trainer/waiting.h"
 

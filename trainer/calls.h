@@ -1,5 +1,5 @@
 // trainer/calls.h: `lockstep bench comm`: how long collectives of the run's ranks take, by size, and by how many of the
-// ranks. A rank each; rank 0 prints, and saves (trainer/costs.h).
+// ranks. A rank each; rank 0 prints, and saves (trainer/costs/costs.h).
 #ifndef TRAINER_CALLS_H
 #define TRAINER_CALLS_H
 

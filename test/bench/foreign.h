@@ -1,7 +1,7 @@
 // test/bench/foreign.h: steps as other trainers run them (Megatron-LM, DeepSpeed, torchtitan), priced by the planner's
-// own terms: operations by trainer/costs.h's roofline with waves of tiles, collectives by its curves, and the whole by
-// trainer/step/simulate.h, which runs lists of actions that are made here. So published tables judge the planner's
-// terms on machines with hundreds of GPUs.
+// own terms: operations by trainer/costs/costs.h's roofline with waves of tiles, collectives by its curves, and the
+// whole by trainer/step/simulate.h, which runs lists of actions that are made here. So published tables judge the
+// planner's terms on machines with hundreds of GPUs.
 #ifndef TEST_BENCH_FOREIGN_H
 #define TEST_BENCH_FOREIGN_H
 

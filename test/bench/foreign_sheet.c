@@ -1,7 +1,7 @@
 // test/bench/foreign_sheet.c: see test/bench/foreign_sheet.h.
 #include "test/bench/foreign_sheet.h"
 
-#include "trainer/sheets.h"
+#include "trainer/costs/sheets.h"
 
 #include <math.h>
 #include <stdio.h>

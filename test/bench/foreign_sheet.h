@@ -4,11 +4,11 @@
 //   a100_matmul 0.71      what it means; from which tables it was fitted
 //
 // What a machine's datasheet says, such as peaks, is not among them: it is in the planner's own sheets
-// (trainer/sheets.h).
+// (trainer/costs/sheets.h).
 #ifndef TEST_BENCH_FOREIGN_SHEET_H
 #define TEST_BENCH_FOREIGN_SHEET_H
 
-#include "trainer/costs.h"
+#include "trainer/costs/costs.h"
 
 // name, where a fit starts, meaning and tables. Times of an all-reduce over n GPUs of an A100 node, of which each sends
 // W bytes: start + rank n + W / rate (1 + few / n) + root sqrt(W).

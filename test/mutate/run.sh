@@ -1,7 +1,7 @@
 #!/bin/sh
 # test/mutate/run.sh: do the tests notice when the code is wrong?
 #
-#   make mutate AT="comm trainer/plan.c" N=20 SEED=1 JOBS=2
+#   make mutate AT="comm trainer/plan/plan.c" N=20 SEED=1 JOBS=2
 #     AT    files or rooms, each on its own account (all rooms)
 #     N     mutants of each of them (20)
 #     SEED  which ones; the same seed, the same mutants (1)

@@ -7,7 +7,7 @@
 #include "test/support/ranks.h"
 
 #include "trainer/evaluate.h"
-#include "trainer/plan.h"
+#include "trainer/plan/plan.h"
 #include "trainer/restore.h"
 
 #include <inttypes.h>

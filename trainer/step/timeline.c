@@ -181,6 +181,32 @@ err_t timeline_of(const pipeline_layout *l, const timeline_costs *c, timeline *o
     return rc;
 }
 
+// A block without halves does both in the first one. The last block has its loss, all of which waits for backward.
+static void add_block(const model *net, int b, recomputation again, double unit[UNIT_KINDS]) {
+    const block *k = &net->block[b];
+    double part = k->flops / 3, forward = b + 1 < net->blocks ? part : 0, backward = k->flops - forward;
+    if (again == RECOMPUTE_BLOCK && k->recomputes) backward += forward;
+    unit[UNIT_FORWARD] += forward, unit[UNIT_BACKWARD] += backward;
+    unit[UNIT_INPUTS] += block_has_halves(k, again) ? backward - part : backward;
+    unit[UNIT_WEIGHTS] += block_has_halves(k, again) ? part : 0;
+}
+
+err_t timeline_of_flops(const pipeline_layout *l, const model *net, const int *cut, recomputation again,
+                        timeline *out) {
+    int n = pipeline_stages(l);
+    double(*each)[UNIT_KINDS] = calloc((size_t)n, sizeof *each);
+    if (!each) return err_set(ERR_INTERNAL, "no memory for %d stages", n);
+    for (int s = 0; s < n; s++) {
+        for (int b = net ? cut[s] : 0; net && b < cut[s + 1]; b++) add_block(net, b, again, each[s]);
+        for (int u = 0; u < UNIT_KINDS; u++)
+            // a unit of nothing comes in its turn
+            each[s][u] = !net ? (u == UNIT_BACKWARD ? 2 : 1) : each[s][u] > 0 ? each[s][u] : 1e-6;
+    }
+    err_t rc = timeline_of(l, &(timeline_costs){.unit = (const double(*)[UNIT_KINDS])each}, out);
+    free(each);
+    return rc;
+}
+
 void timeline_free(timeline *t) {
     for (int i = 0; t->rank && i < t->ranks; i++) free(t->rank[i].bar);
     free(t->rank);

@@ -7,6 +7,7 @@
 #ifndef TRAINER_STEP_TIMELINE_H
 #define TRAINER_STEP_TIMELINE_H
 
+#include "model/model.h"
 #include "trainer/step/pipeline.h"
 
 #include <stddef.h>
@@ -45,6 +46,10 @@ err_t timeline_run(const pipeline_layout *l, const unit_table *tables, const tim
 
 // The same for the tables of the layout, with the fewest buffers it has. ERR_CONFIG: there is no such schedule.
 err_t timeline_of(const pipeline_layout *l, const timeline_costs *c, timeline *out);
+
+// If blocks take as long as their flops say. Stage s has the blocks cut[s] .. cut[s+1]-1. net NULL: all stages take the
+// same.
+err_t timeline_of_flops(const pipeline_layout *l, const model *net, const int *cut, recomputation again, timeline *out);
 
 void timeline_free(timeline *t);
 

@@ -1,13 +1,14 @@
-// trainer/plan_table.c: `lockstep plan` as a table: what trainer/plan.c counts, in words.
+// trainer/plan/plan_table.c: `lockstep plan` as a table: what trainer/plan/plan.c counts, in words.
 #include "base/memory.h"
 #include "gpu/peak.h"
 #include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
-#include "trainer/plan_groups.h"
+#include "trainer/plan/plan_groups.h"
 #include "comm/server/cold.h"
 #include "comm/server/table.h"
-#include "trainer/plan_ranks.h"
+#include "trainer/plan/plan_ranks.h"
 #include "trainer/session.h"
+#include "trainer/step/timeline.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -275,7 +276,7 @@ static int64_t most_micros(const config *c, const grid *g) {
 
 static err_t draw_schedule(FILE *out, const pipeline_layout *l) {
     timeline even;
-    TRY(plan_timeline(l, NULL, NULL, RECOMPUTE_NONE, &even));
+    TRY(timeline_of_flops(l, NULL, NULL, RECOMPUTE_NONE, &even));
     size_t n = timeline_draw(&even, 1, NULL, 0);
     char *text = malloc(n + 1);
     if (text) timeline_draw(&even, 1, text, n + 1), fprintf(out, "%s", text);
@@ -315,7 +316,7 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
     err_t rc = model_open(&net, model_types[c->model.type], &c->model.of);
     if (rc == ERR_OK) {
         cut[count] = net->blocks;
-        rc = plan_timeline(&l, net, cut, c->parallel.recompute, &t);
+        rc = timeline_of_flops(&l, net, cut, c->parallel.recompute, &t);
         model_close(net);
     }
     free(cut);

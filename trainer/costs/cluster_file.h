@@ -1,15 +1,15 @@
-// trainer/cluster_file.h: a cluster in an INI of its own, which need not exist: where its devices are, what their links
-// reach, how many of them are slower than the others, and what fails how often. `plan --cluster FILE` plans and
+// trainer/costs/cluster_file.h: a cluster in an INI of its own, which need not exist: where its devices are, what their
+// links reach, how many of them are slower than the others, and what fails how often. `plan --cluster FILE` plans and
 // predicts for it, `failures FILE` simulates what fails.
 //
 //   [cluster]     nodes devices racks spares card_devices
 //   [links]       node_gb_s node_us rack_gb_s rack_us spine_gb_s spine_us spread
 //   [stragglers]  share slower
 //   [failures]    the fields of failure_rules
-#ifndef TRAINER_CLUSTER_FILE_H
-#define TRAINER_CLUSTER_FILE_H
+#ifndef TRAINER_COSTS_CLUSTER_FILE_H
+#define TRAINER_COSTS_CLUSTER_FILE_H
 
-#include "trainer/costs.h"
+#include "trainer/costs/costs.h"
 
 typedef struct failure_rules {
     int64_t nodes, devices;                                      // of each node

@@ -1,12 +1,12 @@
-// trainer/plan.h: the memory and traffic of a run, before it runs: `lockstep plan`. Nothing is estimated: the run's own
-// arenas are declared but not allocated, and its own messages are counted but not sent. A test compares the figures
-// with a real run's, to the byte. The time of a step is not planned: that needs a measurement (`lockstep bench`).
-#ifndef TRAINER_PLAN_H
-#define TRAINER_PLAN_H
+// trainer/plan/plan.h: the memory and traffic of a run, before it runs: `lockstep plan`. Nothing is estimated: the
+// run's own arenas are declared but not allocated, and its own messages are counted but not sent. A test compares the
+// figures with a real run's, to the byte. The time of a step is not planned: that needs a measurement (`lockstep
+// bench`).
+#ifndef TRAINER_PLAN_PLAN_H
+#define TRAINER_PLAN_PLAN_H
 
 #include "comm/cost.h"
 #include "trainer/session.h"
-#include "trainer/step/timeline.h"
 
 #include <stdio.h>
 
@@ -70,15 +70,11 @@ comm_cost plan_message(const session *x, const message *m);
 // One rank of a run over these places.
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out);
 
-// How a pipeline works through a step, on paper, if its blocks take as long as their flops say. Stage s has the blocks
-// cut[s] .. cut[s+1]-1. net NULL: all stages take the same. Freed with timeline_free.
-err_t plan_timeline(const pipeline_layout *l, const model *net, const int *cut, recomputation again, timeline *out);
-
 // All of the INI's run, as a table; draw: with the schedule of its pipeline. cluster: as plan_world_made reads it;
 // NULL: the nodes that the INI names.
 err_t verb_plan(const config *c, bool draw, const char *cluster, FILE *out);
 
-// What the model's blocks do in a step, forward and backward, as text (trainer/graph.c). which: a block's name or
+// What the model's blocks do in a step, forward and backward, as text (trainer/plan/graph.c). which: a block's name or
 // number; "": all of them. Of ranks that differ, the first one that has such a block.
 err_t verb_graph(const config *c, const char *which, FILE *out);
 

@@ -1,12 +1,12 @@
-// trainer/search.h: `lockstep plan --search`: which layout of a run takes least time, by a table of costs
-// (trainer/costs.h). Layouts are enumerated, asked of the run's own rules, and put in order by a guess. Of those that
-// come first the exact memory is planned, and the lists of actions that would run are simulated
+// trainer/plan/search.h: `lockstep plan --search`: which layout of a run takes least time, by a table of costs
+// (trainer/costs/costs.h). Layouts are enumerated, asked of the run's own rules, and put in order by a guess. Of those
+// that come first the exact memory is planned, and the lists of actions that would run are simulated
 // (trainer/step/simulate.h).
-#ifndef TRAINER_SEARCH_H
-#define TRAINER_SEARCH_H
+#ifndef TRAINER_PLAN_SEARCH_H
+#define TRAINER_PLAN_SEARCH_H
 
-#include "trainer/costs.h"
-#include "trainer/plan.h"
+#include "trainer/costs/costs.h"
+#include "trainer/plan/plan.h"
 #include "trainer/step/simulate.h"
 
 // Keys of class `bits` that may be changed, too.

@@ -1,7 +1,7 @@
-// trainer/graph.c: `lockstep plan --graph`: what a model's blocks do in a step of this run (model/show.h), and that
-// what they keep is what the plan counts.
+// trainer/plan/graph.c: `lockstep plan --graph`: what a model's blocks do in a step of this run (model/show.h), and
+// that what they keep is what the plan counts.
 #include "model/show.h"
-#include "trainer/plan_ranks.h"
+#include "trainer/plan/plan_ranks.h"
 #include "trainer/session.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-// trainer/costs_file.c: see trainer/costs.h: the file, read and written.
+// trainer/costs/costs_file.c: see trainer/costs/costs.h: the file, read and written.
 #include "base/io.h"
 #include "base/text.h"
-#include "trainer/costs.h"
+#include "trainer/costs/costs.h"
 
 #include <inttypes.h>
 #include <math.h>

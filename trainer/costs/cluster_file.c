@@ -1,5 +1,5 @@
-// trainer/cluster_file.c: see trainer/cluster_file.h.
-#include "trainer/cluster_file.h"
+// trainer/costs/cluster_file.c: see trainer/costs/cluster_file.h.
+#include "trainer/costs/cluster_file.h"
 
 #include "base/text.h"
 #include "trainer/config/ini.h"

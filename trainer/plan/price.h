@@ -1,10 +1,10 @@
-// trainer/price.h: how long each action of a planned rank's list takes, by a table of costs: what it computes is found
-// by walking its blocks on paper, and what it sends is what the plan counts. From that trainer/step/simulate.h makes
-// the time of a step.
-#ifndef TRAINER_PRICE_H
-#define TRAINER_PRICE_H
+// trainer/plan/price.h: how long each action of a planned rank's list takes, by a table of costs: what it computes is
+// found by walking its blocks on paper, and what it sends is what the plan counts. From that trainer/step/simulate.h
+// makes the time of a step.
+#ifndef TRAINER_PLAN_PRICE_H
+#define TRAINER_PLAN_PRICE_H
 
-#include "trainer/costs.h"
+#include "trainer/costs/costs.h"
 #include "trainer/session.h"
 
 // What a time is spent on. Ranks that share layers or positions wait for each other within a block.
@@ -21,8 +21,8 @@ typedef struct price_blocks {
     int64_t looked[FROMS];  // how often a time was from where
 } price_blocks;
 
-// x: a session that was planned (trainer/plan.h). slower: how much longer computing takes than the table says, where
-// ranks share cores; 1: none do.
+// x: a session that was planned (trainer/plan/plan.h). slower: how much longer computing takes than the table says,
+// where ranks share cores; 1: none do.
 err_t price_open(price_blocks *p, session *x, const costs *c, double slower);
 void price_close(price_blocks *p);
 

@@ -1,5 +1,5 @@
-// trainer/plan_groups.c: see trainer/plan_groups.h.
-#include "trainer/plan_groups.h"
+// trainer/plan/plan_groups.c: see trainer/plan/plan_groups.h.
+#include "trainer/plan/plan_groups.h"
 
 #include "trainer/step/row_rules.h"
 

@@ -1,10 +1,10 @@
-// trainer/failures_drawn.h: what a cluster does while its parts fail (failures_walk), to be looked at: as a trace for
-// chrome://tracing and Perfetto, or as a picture for a browser, a row for each day.
-#ifndef TRAINER_FAILURES_DRAWN_H
-#define TRAINER_FAILURES_DRAWN_H
+// trainer/costs/failures_drawn.h: what a cluster does while its parts fail (failures_walk), to be looked at: as a trace
+// for chrome://tracing and Perfetto, or as a picture for a browser, a row for each day.
+#ifndef TRAINER_COSTS_FAILURES_DRAWN_H
+#define TRAINER_COSTS_FAILURES_DRAWN_H
 
 #include "base/text.h"
-#include "trainer/failures.h"
+#include "trainer/costs/failures.h"
 
 // ERR_USAGE: the name of a drawing ends in neither .json nor .svg.
 err_t drawing_name(const char *path);

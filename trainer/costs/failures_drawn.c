@@ -1,5 +1,5 @@
-// trainer/failures_drawn.c: see trainer/failures_drawn.h.
-#include "trainer/failures_drawn.h"
+// trainer/costs/failures_drawn.c: see trainer/costs/failures_drawn.h.
+#include "trainer/costs/failures_drawn.h"
 
 #include "base/io.h"
 

@@ -1,8 +1,8 @@
-// trainer/price.c: see trainer/price.h.
-#include "trainer/price.h"
+// trainer/plan/price.c: see trainer/plan/price.h.
+#include "trainer/plan/price.h"
 
 #include "gpu/paper.h"
-#include "trainer/plan.h"
+#include "trainer/plan/plan.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
 

@@ -1,5 +1,5 @@
-// trainer/stragglers.c: see trainer/stragglers.h.
-#include "trainer/stragglers.h"
+// trainer/costs/stragglers.c: see trainer/costs/stragglers.h.
+#include "trainer/costs/stragglers.h"
 
 #include "base/philox.h"
 

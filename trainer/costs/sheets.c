@@ -1,5 +1,5 @@
-// trainer/sheets.c: see trainer/sheets.h.
-#include "trainer/sheets.h"
+// trainer/costs/sheets.c: see trainer/costs/sheets.h.
+#include "trainer/costs/sheets.h"
 
 #include <string.h>
 #include <sys/stat.h>

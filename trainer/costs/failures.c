@@ -1,5 +1,5 @@
-// trainer/failures.c: see trainer/failures.h.
-#include "trainer/failures.h"
+// trainer/costs/failures.c: see trainer/costs/failures.h.
+#include "trainer/costs/failures.h"
 
 #include "base/fmath.h"
 #include "base/philox.h"

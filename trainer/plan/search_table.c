@@ -1,11 +1,12 @@
-// trainer/search_table.c: see trainer/search.h: the layouts that were found, for people, for an INI, and as JSON.
+// trainer/plan/search_table.c: see trainer/plan/search.h: the layouts that were found, for people, for an INI, and as
+// JSON.
 #include "base/io.h"
 #include "base/text.h"
 #include "trainer/config/table.h"
-#include "trainer/failures_drawn.h"
-#include "trainer/plan_ranks.h"
-#include "trainer/search.h"
-#include "trainer/sheets.h"
+#include "trainer/costs/failures_drawn.h"
+#include "trainer/plan/plan_ranks.h"
+#include "trainer/plan/search.h"
+#include "trainer/costs/sheets.h"
 #include "trainer/step/trace.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
-// trainer/stragglers.h: devices that compute slower than the others, at random places of a layout. All ranks of a stage
-// of a pipeline wait for its slowest, and all pipelines for the slowest one: a step on a cluster takes as long as that
-// of the pipeline with the worst set of slow stages.
-#ifndef TRAINER_STRAGGLERS_H
-#define TRAINER_STRAGGLERS_H
+// trainer/costs/stragglers.h: devices that compute slower than the others, at random places of a layout. All ranks of a
+// stage of a pipeline wait for its slowest, and all pipelines for the slowest one: a step on a cluster takes as long as
+// that of the pipeline with the worst set of slow stages.
+#ifndef TRAINER_COSTS_STRAGGLERS_H
+#define TRAINER_COSTS_STRAGGLERS_H
 
 #include "comm/groups.h"
 

@@ -1,4 +1,5 @@
-// trainer/plan_ranks.c: see trainer/plan_ranks.h. Each rank gets a number that stands for all that its plan depends on:
+// trainer/plan/plan_ranks.c: see trainer/plan/plan_ranks.h. Each rank gets a number that stands for all that its plan
+// depends on:
 //
 //   its stage, context and island; which sizes its slices have; the places of those it is in groups with, as far as
 //   they are near each other or far; where its links lead; what it sends to all ranks; and in its data group what it
@@ -6,11 +7,11 @@
 //
 // Ranks with the same number have the same plan. Where it depends on more, which is rare, the number has the place in
 // the data group itself.
-#include "trainer/plan_ranks.h"
+#include "trainer/plan/plan_ranks.h"
 
 #include "base/mix.h"
 #include "model/slices.h"
-#include "trainer/cluster_file.h"
+#include "trainer/costs/cluster_file.h"
 #include "trainer/node/cluster.h"
 #include "trainer/session.h"
 

@@ -1,5 +1,6 @@
-// trainer/costs.h: how long operations and messages take on one kind of machine: what `lockstep bench step --save` and
-// `bench comm --save` have measured, or a sheet, whose figures others have published. Text, a figure a line:
+// trainer/costs/costs.h: how long operations and messages take on one kind of machine: what `lockstep bench step
+// --save` and `bench comm --save` have measured, or a sheet, whose figures others have published. Text, a figure a
+// line:
 //
 //   lockstep costs 1
 //   device cpu avx512, 1 thread
@@ -24,8 +25,8 @@
 //
 // A comm line is for a number of ranks of the level, and for the bytes that each of them sends. A spread is a part of
 // the figure: what is printed as an error adds them up.
-#ifndef TRAINER_COSTS_H
-#define TRAINER_COSTS_H
+#ifndef TRAINER_COSTS_COSTS_H
+#define TRAINER_COSTS_COSTS_H
 
 #include "gpu/cost.h"
 
@@ -84,7 +85,7 @@ typedef struct costs {
     struct {
         double share, slower;  // of all devices, at random places: they compute so many times as long; share 0: none
         uint64_t seed;
-    } stragglers;  // in no file of costs: trainer/cluster_file.h
+    } stragglers;  // in no file of costs: trainer/costs/cluster_file.h
 } costs;
 
 // ERR_CONFIG: of another version; ERR_DATA: not such a file, or not whole: says at which line; ERR_IO. name: of the

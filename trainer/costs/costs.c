@@ -1,5 +1,5 @@
-// trainer/costs.c: see trainer/costs.h: the times.
-#include "trainer/costs.h"
+// trainer/costs/costs.c: see trainer/costs/costs.h: the times.
+#include "trainer/costs/costs.h"
 
 #include "base/fmath.h"
 

@@ -1,14 +1,14 @@
-// trainer/failures.h: `lockstep failures`: how much of a cluster's time is useful, when its parts fail now and then, by
-// events alone: no device is simulated, so thousands cost no more than one. Failures come at random, at a constant rate
-// (exponential gaps). One ends the step under way: work since the newest save is lost, the failure is noticed, a spare
-// takes the place of a node that is gone, and the run starts again from the save.
+// trainer/costs/failures.h: `lockstep failures`: how much of a cluster's time is useful, when its parts fail now and
+// then, by events alone: no device is simulated, so thousands cost no more than one. Failures come at random, at a
+// constant rate (exponential gaps). One ends the step under way: work since the newest save is lost, the failure is
+// noticed, a spare takes the place of a node that is gone, and the run starts again from the save.
 //
 //   work ....save| work ....save| work ..X  detect, (wait for a spare,) restart | work ....save|
 //                                 ^^^^^^^ lost
-#ifndef TRAINER_FAILURES_H
-#define TRAINER_FAILURES_H
+#ifndef TRAINER_COSTS_FAILURES_H
+#define TRAINER_COSTS_FAILURES_H
 
-#include "trainer/cluster_file.h"
+#include "trainer/costs/cluster_file.h"
 
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ typedef struct failure_times {
     double interruptions, deviation;  // in so many days, on average; of one run's number
 } failure_times;
 
-// Of a cluster's file (trainer/cluster_file.h). ERR_CONFIG: a mistake in it, or nothing fails.
+// Of a cluster's file (trainer/costs/cluster_file.h). ERR_CONFIG: a mistake in it, or nothing fails.
 err_t failures_read(failure_rules *out, const char *path);
 
 double failures_rate(const failure_rules *r);  // a second

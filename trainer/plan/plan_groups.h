@@ -1,7 +1,7 @@
-// trainer/plan_groups.h: which parameters are in which group of [optimizer] groups, and which ones Muon updates, for
-// `lockstep plan`.
-#ifndef TRAINER_PLAN_GROUPS_H
-#define TRAINER_PLAN_GROUPS_H
+// trainer/plan/plan_groups.h: which parameters are in which group of [optimizer] groups, and which ones Muon updates,
+// for `lockstep plan`.
+#ifndef TRAINER_PLAN_PLAN_GROUPS_H
+#define TRAINER_PLAN_PLAN_GROUPS_H
 
 #include "model/model.h"
 #include "trainer/config/config.h"

@@ -1,8 +1,9 @@
-// trainer/sheets.h: costs of machines that need not be here, of published figures: h100, h200, a100 (trainer/costs.h).
-#ifndef TRAINER_SHEETS_H
-#define TRAINER_SHEETS_H
+// trainer/costs/sheets.h: costs of machines that need not be here, of published figures: h100, h200, a100
+// (trainer/costs/costs.h).
+#ifndef TRAINER_COSTS_SHEETS_H
+#define TRAINER_COSTS_SHEETS_H
 
-#include "trainer/costs.h"
+#include "trainer/costs/costs.h"
 
 // The text of a sheet, which names its sources; NULL: there is none of that name.
 const char *sheet_text(const char *name);

@@ -1,11 +1,11 @@
-// trainer/search.c: see trainer/search.h.
-#include "trainer/search.h"
+// trainer/plan/search.c: see trainer/plan/search.h.
+#include "trainer/plan/search.h"
 
 #include "base/memory.h"
 #include "trainer/config/pipes.h"
-#include "trainer/price.h"
+#include "trainer/plan/price.h"
 #include "trainer/step/simulate.h"
-#include "trainer/stragglers.h"
+#include "trainer/costs/stragglers.h"
 
 #include <math.h>
 #include <stdlib.h>

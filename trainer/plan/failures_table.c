@@ -1,6 +1,6 @@
-// trainer/failures_table.c: see trainer/failures.h: `lockstep failures`, and what it prints.
+// trainer/plan/failures_table.c: see trainer/costs/failures.h: `lockstep failures`, and what it prints.
 #include "trainer/command.h"
-#include "trainer/failures_drawn.h"
+#include "trainer/costs/failures_drawn.h"
 
 #include <inttypes.h>
 #include <math.h>
