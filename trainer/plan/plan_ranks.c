@@ -200,7 +200,7 @@ static bool tensor_ranks_differ(const sorter *x) {
 static bool members_differ(const sorter *x) {
     const config *c = x->c;
     return c->reduce.order == ORDER_ANY || c->reduce.compress != SEND_ALL || c->outer.islands > 1 || has_muon(c) ||
-           (c->cluster.elastic && c->snapshot.every) || c->parallel.offload == OFFLOAD_NVME || c->resolved.span > 1;
+           (c->cluster.elastic && c->snapshot.every) || c->resolved.span > 1;
 }
 
 // What each member of a data group owns: whole elements, and chunks of them.
@@ -211,7 +211,8 @@ static uint64_t mark_ranges(const zero_layout *z, const model *net) {
         const zero_piece *p = &z->piece[i];
         const param *row = &net->param[p->row];
         h = mix(mix(h, (uint64_t)p->segment), (uint64_t)p->count);
-        h = mix(h, (uint64_t)row->rule << 2 | (unsigned)row->fp32 << 1 | (row->dims > 1));
+        h = mix(h, (uint64_t)row->rule << 3 | (unsigned)(row->tied >= 0) << 2 | (unsigned)row->fp32 << 1 |
+                       (row->dims > 1));
     }
     return h;
 }
