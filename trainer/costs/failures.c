@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double HOUR = 3600, DAY = 86400;
-
 // --- the file --------------------------------------------------------------------------------------------------------
 
 // What else a plan says (failures_of_plan): saves that take no time, at a usual interval.
@@ -32,7 +30,7 @@ err_t failures_read(failure_rules *out, const char *path) {
 
 // --- rates -----------------------------------------------------------------------------------------------------------
 
-static double rate_of(double parts, double mtbf_h) { return mtbf_h > 0 ? parts / (mtbf_h * HOUR) : 0; }
+static double rate_of(double parts, double mtbf_h) { return mtbf_h > 0 ? parts / (mtbf_h * FAILURES_HOUR) : 0; }
 
 // Of failures that take a node out.
 static double node_rate(const failure_rules *r) {
@@ -109,7 +107,7 @@ static void pass_time(event_run *x, failure_span what, double *to, double s) {
 
 // A node is replaced; without a spare all wait for the next one that is repaired.
 static void replace_node(event_run *x) {
-    double back = x->now + x->r->repair_h * HOUR;
+    double back = x->now + x->r->repair_h * FAILURES_HOUR;
     while (x->repairs && x->repaired[x->first % x->room] <= x->now) x->first++, x->repairs--, x->spares++;
     if (x->repairs < x->room) x->repaired[(x->first + x->repairs++) % x->room] = back;
     if (x->spares) {
@@ -150,7 +148,7 @@ static void run_events(event_run *x) {
 
 err_t failures_walk(const failure_rules *r, failures_see *see, void *ctx) {
     int64_t room = r->nodes + r->spares + 1;
-    event_run x = {.r = r, .end = r->days * DAY, .spares = r->spares, .room = room, .see = see, .ctx = ctx};
+    event_run x = {.r = r, .end = r->days * FAILURES_DAY, .spares = r->spares, .room = room, .see = see, .ctx = ctx};
     x.repaired = calloc((size_t)room, sizeof *x.repaired);
     if (!x.repaired) return err_set(ERR_INTERNAL, "no memory for the repairs of %" PRId64 " nodes", room);
     run_events(&x);
@@ -165,8 +163,12 @@ err_t failures_simulate(const failure_rules *r, failure_times *out) {
     *out = (failure_times){0};
     if (!repaired) return err_set(ERR_INTERNAL, "no memory for the repairs of %" PRId64 " nodes", room);
     for (int64_t i = 0; i < r->runs; i++) {
-        event_run x = {
-            .r = r, .run = (uint32_t)i, .end = r->days * DAY, .spares = r->spares, .room = room, .repaired = repaired};
+        event_run x = {.r = r,
+                       .run = (uint32_t)i,
+                       .end = r->days * FAILURES_DAY,
+                       .spares = r->spares,
+                       .room = room,
+                       .repaired = repaired};
         run_events(&x);
         out->useful += x.sum.useful * speed(r) / n, out->slow += x.sum.useful * (1 - speed(r)) / n;
         out->saving += x.sum.saving / n, out->lost += x.sum.lost / n, out->down += x.sum.down / n;

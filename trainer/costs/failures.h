@@ -12,6 +12,8 @@
 
 #include <stdio.h>
 
+enum { FAILURES_HOUR = 3600, FAILURES_DAY = 24 * FAILURES_HOUR };  // seconds
+
 // Of all runs, on average: seconds, of the seconds of `days`.
 typedef struct failure_times {
     double useful, saving, lost, down, waiting, slow;

@@ -14,8 +14,6 @@ static const struct {
                           [FAILURE_DOWN] = {"noticing and restarting", "#c0392b"},
                           [FAILURE_WAITING] = {"waiting for a spare", "#8e44ad"}};
 
-static const double HOUR = 3600, DAY = 86400;
-
 static bool ends_in(const char *path, const char *with) {
     size_t n = strlen(path), m = strlen(with);
     return n > m && strcmp(path + n - m, with) == 0;
@@ -72,7 +70,7 @@ static void draw_part(const picture *x, failure_span what, double from_s, double
              "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>%s: day %.3f, for %.3f h"
              "</title></rect>\n",
              LEFT + (from_s - row * x->row_s) * scale, TOP + row * ROW, (to_s - from_s) * scale, BAR, spans[what].color,
-             spans[what].name, from_s / DAY, (to_s - from_s) / HOUR);
+             spans[what].name, from_s / FAILURES_DAY, (to_s - from_s) / FAILURES_HOUR);
 }
 
 // From row to row.
@@ -93,8 +91,8 @@ static void draw_legend(text *to) {
 }
 
 err_t failures_svg(text *to, const failure_rules *r) {
-    picture x = {to, DAY * ceil(r->days / ROWS)};
-    int rows = (int)ceil(r->days * DAY / x.row_s);
+    picture x = {to, FAILURES_DAY * ceil(r->days / ROWS)};
+    int rows = (int)ceil(r->days * FAILURES_DAY / x.row_s);
     text_put(to,
              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
              "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\">",
@@ -103,7 +101,7 @@ err_t failures_svg(text *to, const failure_rules *r) {
     text_put(to, "</text>\n");
     draw_legend(to);
     for (int row = 0; row < rows; row += 5)
-        text_put(to, "<text x=\"8\" y=\"%d\">day %.0f</text>\n", TOP + row * ROW + BAR, row * x.row_s / DAY);
+        text_put(to, "<text x=\"8\" y=\"%d\">day %.0f</text>\n", TOP + row * ROW + BAR, row * x.row_s / FAILURES_DAY);
     TRY(failures_walk(r, draw_span, &x));
     text_put(to, "</svg>\n");
     return ERR_OK;

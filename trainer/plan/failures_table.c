@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const double HOUR = 3600, DAY = 86400;
-
 static void print_part(FILE *out, const char *what, double s, double all) {
     fprintf(out, "  %-24s %7.2f %%\n", what, 100 * s / all);
 }
@@ -31,9 +29,9 @@ static void print_interval(FILE *out, const failure_rules *r) {
 }
 
 void failures_print(FILE *out, const failure_rules *r, const failure_times *t) {
-    double all = r->days * DAY;
+    double all = r->days * FAILURES_DAY;
     fprintf(out, "cluster %" PRId64 " nodes of %" PRId64 " devices, %" PRId64 " spare: a failure every %.2f h\n",
-            r->nodes, r->devices, r->spares, 1 / failures_rate(r) / HOUR);
+            r->nodes, r->devices, r->spares, 1 / failures_rate(r) / FAILURES_HOUR);
     fprintf(out, "failures in %g days %.0f +- %.0f (two deviations of one such time; %" PRId64 " were simulated)\n",
             r->days, t->interruptions, 2 * t->deviation, r->runs);
     fprintf(out, "time    of all of it\n");

@@ -145,10 +145,9 @@ static err_t fail_on_cluster(on_cluster *x, const search_found *f) {
     return failures_simulate(&x->rules, &x->times);
 }
 
-static double useful(const on_cluster *x) { return x->times.useful / (86400 * x->rules.days); }
+static double useful(const on_cluster *x) { return x->times.useful / (FAILURES_DAY * x->rules.days); }
 
 static void print_cluster(const search_result *r, const on_cluster *x, FILE *out) {
-    const double DAY = 86400;
     const search_found *f = &r->at[0];
     fprintf(out, "\n%s runs on a cluster whose parts fail:\n", r->free.own ? "the layout" : "the fastest layout");
     failures_print(out, &x->rules, &x->times);
@@ -156,7 +155,7 @@ static void print_cluster(const search_result *r, const on_cluster *x, FILE *out
         fprintf(out, "        a save copies the fullest rank's %.1f MB of state in %.3f s: save_gb_s = %g\n",
                 1e-6 * (double)f->state, x->rules.save_s, x->file.save_gb_s);
     fprintf(out, "in all  %.0f steps a day and %.0f %s/s, where a run without failures has %.0f and %.0f\n",
-            useful(x) * DAY / f->step_s, useful(x) * r->units / f->step_s, r->unit, DAY / f->step_s,
+            useful(x) * FAILURES_DAY / f->step_s, useful(x) * r->units / f->step_s, r->unit, FAILURES_DAY / f->step_s,
             r->units / f->step_s);
 }
 
@@ -196,7 +195,7 @@ static void put_choice(const search_found *f, FILE *out) {
 
 static void json_failures(const search_result *r, const on_cluster *x, FILE *out) {
     const failure_times *t = &x->times;
-    double all = 86400 * x->rules.days;
+    double all = FAILURES_DAY * x->rules.days;
     fprintf(out,
             "\"failures\":{\"interruptions\":%.6g,\"days\":%g,\"useful\":%.6g,\"saving\":%.6g,\"lost\":%.6g,"
             "\"down\":%.6g,\"waiting\":%.6g,\"slow\":%.6g,",
