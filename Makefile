@@ -35,7 +35,7 @@ SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 ROOMS   := base data data/text data/image data/click data/tokenizer \
            model $(patsubst %/,%,$(sort $(dir $(wildcard model/*/*.c)))) \
-           trainer $(addprefix trainer/,config checkpoint costs node log plan report step watch) \
+           trainer $(addprefix trainer/,config checkpoint costs node log plan report session step watch) \
            comm comm/team comm/server comm/tcp comm/nccl gpu gpu/cpu
 # The transport over libfabric is compiled where its headers are (FABRIC=yes), else says so (FABRIC=none).
 FABRIC  ?= $(shell $(CC) -include rdma/fi_tagged.h -x c -fsyntax-only /dev/null 2>/dev/null && echo yes || echo none)

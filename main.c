@@ -16,7 +16,7 @@
 #include "trainer/plan/plan.h"
 #include "trainer/report/report.h"
 #include "trainer/plan/search.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 #include "trainer/train.h"
 #include "trainer/verbs.h"
 #include "trainer/watch/pages.h"

@@ -21,7 +21,7 @@ typedef struct memory_room {
 memory_room memory_find(const char *root);
 
 // ERR_CONFIG, as no restart mends it: `who` needs so many bytes, and there are not as many. alone: `who` is one
-// process. What to do about it is for the caller to add (trainer/fits.h).
+// process. What to do about it is for the caller to add (trainer/session/fits.h).
 err_t memory_refuse(const char *who, int64_t bytes, bool alone, const memory_room *m);
 
 #endif

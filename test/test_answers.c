@@ -9,7 +9,7 @@
 #include "trainer/answers.h"
 #include "trainer/figures.h"
 #include "trainer/report/report.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -2,7 +2,7 @@
 // its page knows how many there are, or their names. It is saved, loaded by other ranks that share its arrays, found by
 // name, hashed, and refused where a name is another.
 #include "test/support/ranks.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <math.h>
 

@@ -12,8 +12,8 @@
 #include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
-#include "trainer/correlate.h"
-#include "trainer/restore.h"
+#include "trainer/session/correlate.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <math.h>

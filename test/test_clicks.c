@@ -12,7 +12,7 @@
 #include "test/support/config_file.h"
 #include "test/support/expect.h"
 #include "test/support/place.h"
-#include "trainer/auc.h"
+#include "trainer/session/auc.h"
 
 #include <inttypes.h>
 #include <math.h>

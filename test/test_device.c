@@ -4,7 +4,7 @@
 #include "test/support/golden.h"
 
 #include "gpu/profile.h"
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/sample.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 //
 // One idea: no two windows have the same loss, so that one that is read twice, left out or counted wrongly shows.
 #include "test/support/look.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/verbs.h"
 
 enum { WINDOWS = 21 };  // and 13 tokens more, which fill no window

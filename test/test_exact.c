@@ -3,9 +3,9 @@
 // and layout, and after a restart. A copy that is wrong, old or missing shows.
 #include "model/graph.h"
 #include "test/support/ranks.h"
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/plan/plan.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 

@@ -8,8 +8,8 @@
 #include "model/llama/llama.h"
 #include "model/rope.h"
 #include "model/weights.h"
-#include "trainer/evaluate.h"
-#include "trainer/restore.h"
+#include "trainer/session/evaluate.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "test/support/foreign.h"
 
 #include "model/weights.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <math.h>
 

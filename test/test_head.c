@@ -5,9 +5,9 @@
 #include "test/support/run.h"
 
 #include "model/head.h"
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/plan/plan.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/sample.h"
 
 #include <math.h>

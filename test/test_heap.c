@@ -18,7 +18,7 @@ int main(void) {
 #else
 
 #include "test/support/heap.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 static const char *const kinds[] = {"",
                                     "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",

@@ -4,8 +4,8 @@
 
 #include "test/support/ranks.h"
 
-#include "trainer/machine.h"
-#include "trainer/restore.h"
+#include "trainer/session/machine.h"
+#include "trainer/session/restore.h"
 
 #include <math.h>
 

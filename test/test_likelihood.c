@@ -9,7 +9,7 @@
 #include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "test/support/expect.h"
-#include "trainer/fits.h"
+#include "trainer/session/fits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

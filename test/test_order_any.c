@@ -8,7 +8,7 @@
 // fixed. What a rank holds and sends is what `plan` says.
 #include "test/support/ranks.h"
 
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/step/executor.h"
 #include "trainer/plan/plan.h"
 

@@ -3,7 +3,7 @@
 // checkpoint that other ranks continue.
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <math.h>

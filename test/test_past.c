@@ -4,7 +4,7 @@
 //
 // Of T5 what grows is said of a text that was read before. Nothing is kept of either for what it is compared with.
 #include "test/support/run.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/sample.h"
 
 enum { T = 70, V = 97, TEXTS = 5, LONG = 66, ROOM = 2 * T };

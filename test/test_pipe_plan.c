@@ -4,7 +4,7 @@
 // And it knows which layers run backward in halves, and so wait less.
 #include "test/support/ranks.h"
 #include "trainer/plan/plan.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/step/outer.h"
 #include "trainer/step/timeline.h"
 

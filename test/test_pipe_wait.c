@@ -2,8 +2,8 @@
 // products.
 #include "gpu/backend.h"
 #include "test/support/ranks.h"
-#include "trainer/machine.h"
-#include "trainer/restore.h"
+#include "trainer/session/machine.h"
+#include "trainer/session/restore.h"
 
 static const char settings[] =
     "[model]\ntype = mlp\ninputs = 24\nhidden = 40 40 40\nclasses = 10\n[sample]\ntokens = 0\n"

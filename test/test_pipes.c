@@ -4,7 +4,7 @@
 // that share layers or positions without a pipeline find the same, too.
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/sample.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 // be a run that can begin.
 #include "test/support/config_file.h"
 #include "trainer/config/cluster_parse.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 #include <inttypes.h>
 

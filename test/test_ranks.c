@@ -7,9 +7,9 @@
 #include "test/support/run.h"
 
 #include "model/safetensors.h"
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/plan/plan.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <stdint.h>

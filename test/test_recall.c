@@ -3,9 +3,9 @@
 #include "test/support/ranks.h"
 
 #include "trainer/checkpoint/vault_file.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 #include "trainer/node/yard.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 enum { SEALED = 2, LAST = 4 };
 

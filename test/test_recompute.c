@@ -3,9 +3,9 @@
 // same of the same weights.
 #include "test/support/run.h"
 
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/plan/plan.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/sample.h"
 
 enum { LAYERS = 3, HEADS = 3, EMBED = 36, CONTEXT = 24, VOCAB = 128, MICRO = 2, STEPS = 3 };

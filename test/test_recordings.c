@@ -3,7 +3,7 @@
 // changes: after an evaluation, an overflow, and with steps queued ahead. The stand-in for NCCL is beside this program.
 // Skipped by name elsewhere.
 #include "test/support/ranks.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <math.h>
 

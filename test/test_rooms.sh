@@ -31,11 +31,14 @@ below() {
     trainer/watch) echo trainer/report trainer/checkpoint trainer/log trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm comm/server data model gpu base ;;
     trainer/costs) echo trainer/config comm gpu base ;;
-    trainer) echo trainer/costs data/text data/image data/click data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node \
-        trainer/checkpoint trainer/config comm comm/team comm/server data model gpu base ;;
-    trainer/plan) echo trainer trainer/costs trainer/step trainer/node trainer/config comm comm/server model gpu base ;;
-    .) echo data/tokenizer trainer/plan trainer/costs trainer trainer/step trainer/watch trainer/report trainer/log trainer/node \
-        trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    trainer/session) echo data/text data/tokenizer trainer/step trainer/node trainer/log trainer/checkpoint trainer/config \
+        comm comm/team data model gpu base ;;
+    trainer/plan) echo trainer trainer/costs trainer/session trainer/step trainer/node trainer/config comm comm/server \
+        model gpu base ;;
+    trainer) echo trainer/costs trainer/session data/text data/image data/click data/tokenizer trainer/step trainer/watch \
+        trainer/report trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team comm/server data model gpu base ;;
+    .) echo data/tokenizer trainer/plan trainer/costs trainer/session trainer trainer/step trainer/watch trainer/report trainer/log \
+        trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac
 }
@@ -90,7 +93,7 @@ no_headers_in_a_circle() {
 # X.c and X.h are one file here. These still stand in circles.
 includes_each_other() {
     case $1 in
-    trainer/checkpoint/* | trainer/session | trainer/restore | trainer/machine) ;;
+    trainer/checkpoint/* | trainer/session/session | trainer/session/restore | trainer/session/machine) ;;
     comm/team/control | comm/team/internal) ;;
     *) return 1 ;;
     esac

@@ -1,8 +1,8 @@
 // test/test_sample.c: what is written after a prompt: logits, distributions and draws against PyTorch and numpy
 // (test/golden/make_look.py), and that draws of one stream say nothing of those of another.
 #include "test/support/look.h"
-#include "trainer/evaluate.h"
-#include "trainer/restore.h"
+#include "trainer/session/evaluate.h"
+#include "trainer/session/restore.h"
 #include "trainer/sample.h"
 
 enum { DRAWS = 20000, TOKENS = 80, CLASSES = 8 };

@@ -6,7 +6,7 @@
 #include "test/support/ranks.h"
 #include "trainer/plan/plan_ranks.h"
 #include "trainer/plan/price.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/plan/search.h"
 #include "trainer/costs/sheets.h"
 

@@ -7,7 +7,7 @@
 #include "gpu/ops.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/speed.h"
 
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include "test/support/run.h"
 
 #include "base/philox.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/sample.h"
 
 enum { EMBED = 32, MOST = 16 };

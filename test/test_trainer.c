@@ -5,7 +5,7 @@
 
 #include "base/philox.h"
 #include "base/version.h"
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/sample.h"
 #include "trainer/step/schedule.h"
 

@@ -1,7 +1,7 @@
 // test/test_uneven.c: two ranks, of which one has other data than its neighbour: other validation data, and none at all
 // from some read on. What is wrong with one is known to both, and neither goes on alone.
 #include "test/support/run.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <sys/mman.h>

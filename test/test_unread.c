@@ -2,7 +2,7 @@
 // and the stages of a pipeline, work on the same samples: whichever of them has none, all hear why, and its name once;
 // none waits for another, and the next evaluation is as good as the one before.
 #include "test/support/ranks.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 

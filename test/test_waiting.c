@@ -2,7 +2,7 @@
 // ends at once when it is to stop or another rank of its node has ended, and that nothing of it is left on the board.
 #include "base/clock.h"
 #include "test/support/run.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 #include "trainer/waiting.h"
 
 #include <arpa/inet.h>

@@ -3,7 +3,7 @@
 #include "data/text/about.h"
 #include "test/support/config_file.h"
 #include "test/support/expect.h"
-#include "trainer/exam.h"
+#include "trainer/session/exam.h"
 
 #include <inttypes.h>
 

@@ -8,8 +8,8 @@
 
 #ifndef __SANITIZE_ADDRESS__
 #include "test/support/heap.h"
-#include "trainer/machine.h"
-#include "trainer/restore.h"
+#include "trainer/session/machine.h"
+#include "trainer/session/restore.h"
 #else
 static long heap_blocks;  // a sanitizer finds leaks itself
 #endif

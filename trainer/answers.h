@@ -12,7 +12,7 @@
 #ifndef TRAINER_ANSWERS_H
 #define TRAINER_ANSWERS_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 enum {
     ANSWERS_PAIRS = 1000,     // most pairs: all of 32 classes

@@ -6,8 +6,8 @@
 #include "gpu/profile.h"
 #include "trainer/costs/costs.h"
 #include "trainer/log/report.h"
-#include "trainer/machine.h"
-#include "trainer/restore.h"
+#include "trainer/session/machine.h"
+#include "trainer/session/restore.h"
 #include "trainer/step/timeline.h"
 #include "trainer/waiting.h"
 

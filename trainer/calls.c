@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "comm/transport.h"
 #include "trainer/costs/costs.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 #include "trainer/waiting.h"
 
 #include <inttypes.h>

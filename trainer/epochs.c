@@ -1,7 +1,7 @@
 // trainer/epochs.c: see trainer/epochs.h.
 #include "trainer/epochs.h"
 
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 
 #include <float.h>
 #include <inttypes.h>

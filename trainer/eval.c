@@ -2,10 +2,10 @@
 // in the calling process, with several in each of them; the numbers are the same.
 #include "base/fmath.h"
 #include "trainer/answers.h"
-#include "trainer/evaluate.h"
-#include "trainer/machine.h"
+#include "trainer/session/evaluate.h"
+#include "trainer/session/machine.h"
 #include "trainer/replies.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/verbs.h"
 #include "trainer/waiting.h"
 

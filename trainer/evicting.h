@@ -6,7 +6,7 @@
 
 #include "trainer/evict.h"
 #include "trainer/log/monitor.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 typedef struct evicting {
     bool on;

@@ -6,7 +6,7 @@
 #include "model/foreign.h"
 #include "model/peft.h"
 #include "model/safetensors.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/verbs.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #ifndef TRAINER_FIGURES_H
 #define TRAINER_FIGURES_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 enum {
     // of validation data, beside its loss, and of a text and questions

@@ -11,7 +11,7 @@
 #include "trainer/epochs.h"
 #include "trainer/lock.h"
 #include "trainer/log/monitor.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/schedule.h"
 #include "trainer/watch/rundir.h"

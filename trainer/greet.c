@@ -3,7 +3,7 @@
 
 #include "base/version.h"
 #include "comm/transport.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 #include "trainer/speed.h"
 
 #include <inttypes.h>

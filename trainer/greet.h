@@ -3,7 +3,7 @@
 #define TRAINER_GREET_H
 
 #include "trainer/log/monitor.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 // begins: at its first step. The bits of a run that goes on are decided.
 void greet(const session *x, monitor *m, bool begins);

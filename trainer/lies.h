@@ -7,7 +7,7 @@
 #define TRAINER_LIES_H
 
 #include "trainer/log/monitor.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 #include "trainer/step/replicas.h"
 
 enum { LIES_RANKS = 1024 };

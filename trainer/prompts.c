@@ -4,8 +4,8 @@
 #include "base/utf8.h"
 #include "data/text/document.h"
 #include "model/predict.h"
-#include "trainer/machine.h"
-#include "trainer/restore.h"
+#include "trainer/session/machine.h"
+#include "trainer/session/restore.h"
 #include "trainer/sample.h"
 #include "trainer/verbs.h"
 

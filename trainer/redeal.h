@@ -5,7 +5,7 @@
 
 #include "trainer/balance.h"
 #include "trainer/log/monitor.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 typedef struct redeal {
     balance b;

@@ -2,7 +2,7 @@
 #ifndef TRAINER_REPLIES_H
 #define TRAINER_REPLIES_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 enum { REPLIES_MOST = 256 };  // with more different answers there is no F1
 

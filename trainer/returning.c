@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "trainer/log/cut.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <stdio.h>

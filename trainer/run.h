@@ -13,7 +13,7 @@
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
 #include "trainer/redeal.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 #include "trainer/speed.h"
 #include "trainer/spike.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef TRAINER_SAMPLE_H
 #define TRAINER_SAMPLE_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 typedef struct sample_text {
     const char *prompt;

@@ -2,7 +2,7 @@
 #include "trainer/run.h"
 
 #include "base/clock.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <stdio.h>

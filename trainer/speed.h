@@ -10,7 +10,7 @@
 #ifndef TRAINER_SPEED_H
 #define TRAINER_SPEED_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 typedef struct speed {
     double flops;  // of a step, by all ranks

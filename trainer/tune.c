@@ -1,8 +1,8 @@
 // trainer/tune.c: `lockstep tune`: meets the matrix products of a run's steps, on made-up samples, and measures how
 // each is best computed.
 #include "base/io.h"
-#include "trainer/restore.h"
-#include "trainer/tuned.h"
+#include "trainer/session/restore.h"
+#include "trainer/session/tuned.h"
 #include "trainer/verbs.h"
 
 #include <stdlib.h>

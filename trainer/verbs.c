@@ -7,12 +7,12 @@
 #include "data/click/pack.h"
 #include "data/image/pack.h"
 #include "data/text/pack.h"
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/joined.h"
 #include "trainer/log/report.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 #include "trainer/node/cluster.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/speed.h"
 
 #include <errno.h>

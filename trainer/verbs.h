@@ -26,7 +26,7 @@ err_t checkpoint_of(const char *from, char ckpt[IO_PATH], const char **which);
 // --- tune.c ----------------------------------------------------------------------------------------------------------
 
 // Measures how the matrix products of a step are best computed on this GPU, and writes what [device] plans reads
-// (trainer/tuned.h).
+// (trainer/session/tuned.h).
 err_t verb_tune(const config *c, FILE *out);
 
 // --- eval.c ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 #ifndef TRAINER_WAITING_H
 #define TRAINER_WAITING_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 // session_enter, which may take as long as the slowest node. Until all have met: ERR_INTERRUPTED once the run is to
 // stop (b->stop), where no world was before this one, and ERR_UNAVAILABLE once another rank of this node has ended.

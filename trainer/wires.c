@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "comm/levels.h"
-#include "trainer/machine.h"
+#include "trainer/session/machine.h"
 #include "trainer/waiting.h"
 
 #include <inttypes.h>

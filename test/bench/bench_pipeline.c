@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "gpu/backend.h"
-#include "trainer/machine.h"
-#include "trainer/restore.h"
+#include "trainer/session/machine.h"
+#include "trainer/session/restore.h"
 #include "trainer/step/timeline.h"
 
 #include <errno.h>

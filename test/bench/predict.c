@@ -20,7 +20,7 @@
 #include "gpu/backend.h"
 #include "gpu/cost.h"
 #include "gpu/profile.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <math.h>

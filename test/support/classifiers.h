@@ -6,9 +6,9 @@
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
 
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 #include "trainer/plan/plan.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <math.h>

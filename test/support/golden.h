@@ -5,7 +5,7 @@
 #include "test/support/run.h"
 
 #include "model/safetensors.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <math.h>
 

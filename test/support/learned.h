@@ -6,7 +6,7 @@
 #include "test/support/foreign.h"
 
 #include "model/foreign.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "test/support/golden.h"
 
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 
 #define LOOK_GOLDEN "test/golden/look-golden.safetensors"
 #define LOOK_VOCAB 128

@@ -2,7 +2,7 @@
 #ifndef TEST_SUPPORT_PADDING_H
 #define TEST_SUPPORT_PADDING_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 #include <inttypes.h>
 

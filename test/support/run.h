@@ -3,8 +3,8 @@
 #define TEST_SUPPORT_RUN_H
 
 #include "base/io.h"
-#include "trainer/evaluate.h"
-#include "trainer/session.h"
+#include "trainer/session/evaluate.h"
+#include "trainer/session/session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 // that what they keep is what the plan counts.
 #include "model/show.h"
 #include "trainer/plan/plan_ranks.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "trainer/plan/plan.h"
 
 #include "model/slices.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 #include "trainer/step/outer.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"

@@ -6,7 +6,7 @@
 #define TRAINER_PLAN_PLAN_H
 
 #include "comm/cost.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 #include <stdio.h>
 

@@ -13,7 +13,7 @@
 #include "model/slices.h"
 #include "trainer/costs/cluster_file.h"
 #include "trainer/node/cluster.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

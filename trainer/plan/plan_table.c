@@ -7,7 +7,7 @@
 #include "comm/server/cold.h"
 #include "comm/server/table.h"
 #include "trainer/plan/plan_ranks.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 #include "trainer/step/timeline.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #define TRAINER_PLAN_PRICE_H
 
 #include "trainer/costs/costs.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 // What a time is spent on. Ranks that share layers or positions wait for each other within a block.
 typedef struct price_time {

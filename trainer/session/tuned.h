@@ -1,5 +1,5 @@
-// trainer/tuned.h: [device] plans: a file of matmul plans that `lockstep tune` has measured. Text, for one kind of
-// device:
+// trainer/session/tuned.h: [device] plans: a file of matmul plans that `lockstep tune` has measured. Text, for one kind
+// of device:
 //
 //   lockstep plans 1
 //   device cuda sm_90 132 SMs cuBLASLt 13.1.0
@@ -7,8 +7,8 @@
 //   # 0.412 ms (0.455 the first choice, 24 tried, 1 refused), 612.3 TFLOP/s: matmul (65536,3072,768) bf16 to bf16, ...
 //   matmul 2: m 65536 n 3072 ...
 //   ...
-#ifndef TRAINER_TUNED_H
-#define TRAINER_TUNED_H
+#ifndef TRAINER_SESSION_TUNED_H
+#define TRAINER_SESSION_TUNED_H
 
 #include "gpu/gpu.h"
 

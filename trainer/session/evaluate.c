@@ -1,9 +1,9 @@
-// trainer/evaluate.c: see trainer/evaluate.h.
-#include "trainer/evaluate.h"
+// trainer/session/evaluate.c: see trainer/session/evaluate.h.
+#include "trainer/session/evaluate.h"
 
 #include "base/fmath.h"
-#include "trainer/auc.h"
-#include "trainer/correlate.h"
+#include "trainer/session/auc.h"
+#include "trainer/session/correlate.h"
 #include "trainer/step/executor.h"
 #include "trainer/step/outer.h"
 

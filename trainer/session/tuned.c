@@ -1,5 +1,5 @@
-// trainer/tuned.c: see trainer/tuned.h.
-#include "trainer/tuned.h"
+// trainer/session/tuned.c: see trainer/session/tuned.h.
+#include "trainer/session/tuned.h"
 
 #include "base/io.h"
 

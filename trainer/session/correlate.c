@@ -1,5 +1,5 @@
-// trainer/correlate.c: see trainer/correlate.h.
-#include "trainer/correlate.h"
+// trainer/session/correlate.c: see trainer/session/correlate.h.
+#include "trainer/session/correlate.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
-// trainer/fits.h: can what a run is about to allocate be had at all?
-#ifndef TRAINER_FITS_H
-#define TRAINER_FITS_H
+// trainer/session/fits.h: can what a run is about to allocate be had at all?
+#ifndef TRAINER_SESSION_FITS_H
+#define TRAINER_SESSION_FITS_H
 
 #include "base/memory.h"
 #include "comm/comm.h"

@@ -1,5 +1,5 @@
-// trainer/exam.c: see trainer/exam.h.
-#include "trainer/exam.h"
+// trainer/session/exam.c: see trainer/session/exam.h.
+#include "trainer/session/exam.h"
 
 #include "data/text/about.h"
 

@@ -1,11 +1,11 @@
-// trainer/machine.c: see trainer/machine.h.
-#include "trainer/machine.h"
+// trainer/session/machine.c: see trainer/session/machine.h.
+#include "trainer/session/machine.h"
 
 #include "base/io.h"
 #include "base/version.h"
 #include "data/text/about.h"
 #include "model/predict.h"
-#include "trainer/tuned.h"
+#include "trainer/session/tuned.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
-// trainer/evaluate.h: the loss on validation data, and sampling.
-#ifndef TRAINER_EVALUATE_H
-#define TRAINER_EVALUATE_H
+// trainer/session/evaluate.h: the loss on validation data, and sampling.
+#ifndef TRAINER_SESSION_EVALUATE_H
+#define TRAINER_SESSION_EVALUATE_H
 
 #include "data/source.h"
 #include "model/predict.h"
@@ -20,7 +20,7 @@ typedef struct evaluator {
     tensor host_answers;  // (2 or 3,B) FP64, of a model of classes or answers: what it says of the samples of a batch
     tensor said;          // (B,losses) FP32 on the device, of a model that says answers (model/pass.h)
     tensor host_said;     // the same on the host
-    tensor buckets;       // (2,AUC_BUCKETS) of 64 bits, whole numbers, of a model that ranks (trainer/auc.h)
+    tensor buckets;       // (2,AUC_BUCKETS) of 64 bits, whole numbers, of a model that ranks (trainer/session/auc.h)
     // Of a model of classes: (B,classes) FP32, on the device and on the host. Else for sampling; texts: how many can
     // grow at the same time
     tensor scores;       // (texts,V) FP32 on the device: of the next token
@@ -34,7 +34,8 @@ err_t evaluator_declare(evaluator *k, step_runner *r);
 
 typedef struct evaluation {
     // means over the losses that count, and over the samples; metrics in the order of model.metric. Of a model of
-    // numbers (model.numbers) the metrics are the correlations of what it says and what is right (trainer/correlate.h)
+    // numbers (model.numbers) the metrics are the correlations of what it says and what is right
+    // (trainer/session/correlate.h)
     double loss, metric[MODEL_METRICS];
     double rmse;  // of a model whose loss is a squared error that is looked at (model.root): the root of the loss
     double auc;   // of a model that ranks (model.ranks); NaN: one class has no samples, or a logit is NaN

@@ -1,5 +1,5 @@
-// trainer/fits.c: see trainer/fits.h.
-#include "trainer/fits.h"
+// trainer/session/fits.c: see trainer/session/fits.h.
+#include "trainer/session/fits.h"
 
 #include <inttypes.h>
 #include <stdio.h>

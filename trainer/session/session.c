@@ -1,16 +1,16 @@
-// trainer/session.c: see trainer/session.h.
-#include "trainer/session.h"
+// trainer/session/session.c: see trainer/session/session.h.
+#include "trainer/session/session.h"
 
 #include "base/le.h"
 #include "base/version.h"
 #include "comm/transport.h"
 #include "model/slices.h"
 #include "trainer/config/pipes.h"
-#include "trainer/fits.h"
-#include "trainer/machine.h"
+#include "trainer/session/fits.h"
+#include "trainer/session/machine.h"
 #include "trainer/node/cluster.h"
 #include "trainer/node/yard.h"
-#include "trainer/restore.h"
+#include "trainer/session/restore.h"
 #include "trainer/step/live.h"
 #include "trainer/step/replicas.h"
 

@@ -1,12 +1,12 @@
-// trainer/exam.h: what else a model is asked than the loss of its validation data: the bits per byte of a text ([eval]
-// text), and questions of multiple choice ([eval] choices). Both are rows of tokens (data/text/rows.h), shared out to
-// the ranks like validation data: the numbers are those of one rank.
-#ifndef TRAINER_EXAM_H
-#define TRAINER_EXAM_H
+// trainer/session/exam.h: what else a model is asked than the loss of its validation data: the bits per byte of a text
+// ([eval] text), and questions of multiple choice ([eval] choices). Both are rows of tokens (data/text/rows.h), shared
+// out to the ranks like validation data: the numbers are those of one rank.
+#ifndef TRAINER_SESSION_EXAM_H
+#define TRAINER_SESSION_EXAM_H
 
 #include "data/text/passage.h"
 #include "data/text/questions.h"
-#include "trainer/evaluate.h"
+#include "trainer/session/evaluate.h"
 
 typedef struct exam {
     tokenizer *words;

@@ -1,10 +1,10 @@
-// trainer/restore.h: where a session's weights come from: chance, weights of others, or a checkpoint; and what its own
-// checkpoints say of it. All of these are collective.
-#ifndef TRAINER_RESTORE_H
-#define TRAINER_RESTORE_H
+// trainer/session/restore.h: where a session's weights come from: chance, weights of others, or a checkpoint; and what
+// its own checkpoints say of it. All of these are collective.
+#ifndef TRAINER_SESSION_RESTORE_H
+#define TRAINER_SESSION_RESTORE_H
 
 #include "trainer/log/monitor.h"
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 // Fills in what this run's checkpoints say of it, above all the bits keys. session_enter calls it.
 err_t session_describe(session *x);

@@ -1,5 +1,5 @@
-// trainer/auc.c: see trainer/auc.h.
-#include "trainer/auc.h"
+// trainer/session/auc.c: see trainer/session/auc.h.
+#include "trainer/session/auc.h"
 
 #include <math.h>
 

@@ -1,11 +1,12 @@
-// trainer/session.h: everything a run has open, in two lifetimes. The machine (trainer/machine.h) is what this process
-// computes with, whichever ranks take part. The world is the ranks that take part now, and what is dealt among them. A
-// world can be left and another one entered inside one process. Weights come from trainer/restore.h.
+// trainer/session/session.h: everything a run has open, in two lifetimes. The machine (trainer/session/machine.h) is
+// what this process computes with, whichever ranks take part. The world is the ranks that take part now, and what is
+// dealt among them. A world can be left and another one entered inside one process. Weights come from
+// trainer/session/restore.h.
 //
 //   session_open = session_machine, session_enter      session_init | session_resume | session_load
 //   session_feed      session_step, session_step, ...  session_close = session_leave, and the machine's end
-#ifndef TRAINER_SESSION_H
-#define TRAINER_SESSION_H
+#ifndef TRAINER_SESSION_SESSION_H
+#define TRAINER_SESSION_SESSION_H
 
 #include "base/fault.h"
 #include "comm/groups.h"
@@ -17,8 +18,8 @@
 #include "trainer/checkpoint/vault.h"
 #include "trainer/checkpoint/writer.h"
 #include "trainer/config/config.h"
-#include "trainer/evaluate.h"
-#include "trainer/exam.h"
+#include "trainer/session/evaluate.h"
+#include "trainer/session/exam.h"
 #include "trainer/step/served.h"
 
 // INFERENCE: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device
@@ -85,9 +86,9 @@ err_t session_fits(const config *c, int world);
 err_t session_open(session *x, const config *c, session_kind kind, const launch *at);
 void session_close(session *x);
 
-// The world: connections to the other ranks, and this rank's tensors. Then trainer/restore.h sets the weights. at: this
-// rank's place among others, which outlives the world; NULL: alone. Collective, as is everything below. session_leave
-// waits for the others as team_leave does; another session_enter may follow.
+// The world: connections to the other ranks, and this rank's tensors. Then trainer/session/restore.h sets the weights.
+// at: this rank's place among others, which outlives the world; NULL: alone. Collective, as is everything below.
+// session_leave waits for the others as team_leave does; another session_enter may follow.
 err_t session_enter(session *x, const launch *at);
 void session_leave(session *x);
 

@@ -1,9 +1,9 @@
-// trainer/machine.h: opens the half of a session that outlives its ranks: device, model, data, tokenizer and what is
-// asked in evaluations.
-#ifndef TRAINER_MACHINE_H
-#define TRAINER_MACHINE_H
+// trainer/session/machine.h: opens the half of a session that outlives its ranks: device, model, data, tokenizer and
+// what is asked in evaluations.
+#ifndef TRAINER_SESSION_MACHINE_H
+#define TRAINER_SESSION_MACHINE_H
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 // All of it, as the INI says, on the device of that number. After a failure, too, session_close() it.
 err_t session_machine(session *x, const config *c, session_kind kind, int device);

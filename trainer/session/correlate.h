@@ -1,6 +1,6 @@
-// trainer/correlate.h: how well numbers that a model says go with those that are right.
-#ifndef TRAINER_CORRELATE_H
-#define TRAINER_CORRELATE_H
+// trainer/session/correlate.h: how well numbers that a model says go with those that are right.
+#ifndef TRAINER_SESSION_CORRELATE_H
+#define TRAINER_SESSION_CORRELATE_H
 
 #include "base/err.h"
 

@@ -1,5 +1,5 @@
-// trainer/restore.c: see trainer/restore.h.
-#include "trainer/restore.h"
+// trainer/session/restore.c: see trainer/session/restore.h.
+#include "trainer/session/restore.h"
 
 #include "base/io.h"
 #include "base/version.h"
