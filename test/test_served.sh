@@ -113,6 +113,22 @@ hybrid_repeats() {
     counts_are_those_of_its_record drops 4
 }
 
+# A record that says what no clock has to: in the last step of a period a gradient comes too late before the step is
+# closed, and two more after it.
+late_in_the_last_step() {
+    mkdir -p runs/lasts
+    {
+        printf 'lockstep served 1\nserver 0 of 1, workers 4, mode hybrid\nperiod 1 2\n'
+        for w in 0 1 2 3; do printf 'next %d %d\npull %d %d\n' $w $w $w $w; done
+        printf 'push 0 0\nclose 1 0\nnext 0 4\npull 0 4\ndrop 1 1\npush 0 4\nclose 2 0\ndrop 2 2\ndrop 3 3\nend 1 2\n'
+    } >runs/lasts/served-0.log
+    served last device.ranks=5 server.mode=hybrid server.every=2 run.steps=2 schedule.warmup=0 eval.every=0 \
+        checkpoint.every=0 log.hash_every=0 server.record=yes server.replay=runs/lasts
+    counts_are_those_of_its_record last 4
+    grep -q '"step":2,.*"late":3,' runs/last/log.jsonl || fail "not three gradients came too late: $(cat runs/last/log.jsonl)"
+    says "2 gradients applied, 3 too late"
+}
+
 # bound_holds RECORD WORKERS STALENESS: each pull for a step comes after all pushes of the steps before step - staleness.
 bound_holds() {
     awk -v n="$2" -v s="$3" '
@@ -394,6 +410,13 @@ damaged_data_ends_it() {
         data.retry=0 checkpoint.every=5 run.faults=drag@1x1000000:1,read@9x1000:1
     expect 74 train unread
     says "Input/output error"
+    # nor are the weights of a period that did not end: nothing is saved of it
+    set_up unsaved $long device.ranks=3 server.mode=async server.every=1 checkpoint.every=0 run.steps=20 \
+        log.hash_every=0 data.retry=0 run.faults=read@40x1000:1
+    expect 74 train unsaved
+    says "Input/output error"
+    [ "$(last_step runs/unsaved)" -ge 1 ] || fail "the first period did not end"
+    [ ! -e "$(newest runs/unsaved)/manifest.json" ] || fail "$(newest runs/unsaved) is of a period that did not end"
 }
 
 # --- records that do not fit ------------------------------------------------------------------------------------------
@@ -405,7 +428,7 @@ another_run_is_refused() {
     says "runs/known/served-0.log: it is of another run: expected \`server 0 of 1, workers 4, mode async\`, found \`server 0 of 1, workers 2, mode async\`"
     set_up longer $small device.ranks=3 server.mode=async server.replay=runs/known run.steps=30
     expect 65 train longer
-    says "runs/known/served-0.log: it ends after line" "goes on with \`period 21 25\`"
+    says "runs/known/served-0.log: it ends after line $(wc -l <runs/known/served-0.log), and this run goes on with \`period 21 25\`"
     set_up missing $small device.ranks=3 server.mode=async server.replay=runs/nowhere
     expect 74 train missing
     says "runs/nowhere/served-0.log: No such file or directory"
@@ -475,6 +498,7 @@ try no_staleness_is_sync
 try async_repeats
 try bounded_repeats
 try hybrid_repeats
+try late_in_the_last_step
 try a_slow_worker_does_less
 try losses_are_of_the_shares
 try rates_are_of_the_tickets
