@@ -113,6 +113,18 @@ ROWS
 
 # --- what is said of it -----------------------------------------------------------------------------------------------
 
+# A rank of another node keeps a copy of what a server, or a worker, has in its snapshots. So with two ranks on two nodes
+# each has room for what both have.
+room_for_copies() {
+    copies="server.count=1 server.weight=0.25 parallel.zero=1 $shape $lost"
+    settings near $copies device.ranks=2
+    expect 0 "$bin" plan base.ini near.ini
+    both=$(awk '$1 == "snapshots" { print $2 + $8 }' "$out")
+    settings apart $copies cluster.nodes=10.0.0.1:1,10.0.0.2:1
+    expect 0 "$bin" plan base.ini apart.ini
+    [ "$(awk '$1 == "snapshots" { print $2, $4 }' "$out")" = "$both kB" ] || fail "a rank with $both bytes of snapshots"
+}
+
 has_roles() { "$bin" status runs/told >"$out" 2>&1; grep -q '^lanes  *4 4 0 (server) of the ranks here$' "$out"; }
 is_told() {
     settings told device.ranks=3 server.count=1 parallel.zero=1 $shape run.steps=1000000 eval.every=0 \
@@ -166,6 +178,12 @@ a_server_lies() {
     heals lying device.ranks=4 server.count=2 parallel.zero=1 run.faults=lie@6:3
     says "lie: rank 3 (localhost, server) holds other values than those that should hold the same after step 6: weights that a server keeps"
 }
+# And what a worker has of it is what the other workers and that server have: of two workers the server says which is
+# right.
+a_worker_lies() {
+    heals lied device.ranks=3 server.count=1 parallel.zero=1 run.faults=lie@6:1
+    says "lie: rank 1 (localhost) holds other values than those that should hold the same after step 6: "
+}
 # Lanes go to the faster of those that have some, and to none of the servers.
 faster_ranks_have_more_lanes() {
     quick="$shape log.watch=no run.steps=45 batch.lanes=16 log.hash_every=0"
@@ -198,9 +216,11 @@ try as_one_rank
 try with_codes
 [ "${MATRIX:-some}" = some ] || try other_models
 try is_told
+try room_for_copies
 try goes_on_with_others
 try a_server_is_lost
 try a_server_lies
+try a_worker_lies
 [ "${MATRIX:-some}" = some ] || try faster_ranks_have_more_lanes
 [ "${MATRIX:-some}" = some ] || try all_but_one_server_are_lost
 try near_a_node_of_servers
