@@ -351,6 +351,11 @@ static const bad bad_files[] = {
      "[parallel] balance = none", NULL},
     {SERVED "zero = 1\ndeal = 1,1\n[device]\nranks = 3\n",
      ":6: [parallel] deal: mode = async gives a worker the next share of a step", "[server] mode = sync", NULL},
+    // it is bounded that is sync with a staleness of 0
+    {SERVED "zero = 1\nbalance = auto\n[server]\nstaleness = 0\n",
+     ":6: [parallel] balance: mode = async lets fast workers do more by itself", "[parallel] balance = none", NULL},
+    {"[server]\ncount = 1\nmode = hybrid\nstaleness = 0\n[parallel]\nzero = 1\nbalance = auto\n",
+     ":7: [parallel] balance: mode = hybrid lets fast workers do more by itself", "[parallel] balance = none", NULL},
     {SERVED "zero = 1\n[server]\nweight = 0.5\n",
      ":7: [server] weight: mode = async lets servers alone keep what is updated", "[server] weight = 0", NULL},
     {SERVED "zero = 1\n[reduce]\ncompress = int8\n", ":7: [reduce] compress: mode = async sends gradients as they are",

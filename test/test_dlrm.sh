@@ -195,6 +195,23 @@ spill_flip@200x40:1 65 the disk did not return what was written last
 FAULTS
 }
 
+# A rank's file has more rows than are read or written at a time, and what is read is what was saved. `rows` of such
+# tables is no number of rows: it may be as large as no table of a row for each of them.
+rows_in_pieces() {
+    settings many pack.clicks=planted pack.input=planted:1:700:10000 pack.val_fraction=0 pack.output=data/m
+    expect 0 "$bin" pack base.ini many.ini
+    on="model.demand=yes model.rows=90000000 data.train=data/m-train-*.bin data.val= batch.global=360 batch.micro=90
+        schedule.decay_steps=3 schedule.warmup=1"
+    least=2 trained one $on run.steps=2
+    [ "$(sed -n 's/^{"t":"step","step":1,.*"rows":\([0-9]*\).*/\1/p' runs/one/log.jsonl)" -gt 4096 ] ||
+        fail "there are too few rows: $(cat runs/one/log.jsonl)"
+    least=2 trained again $on run.steps=1
+    settings again $on run.steps=2
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run that went on with thousands of rows"
+}
+
 evaluates() {
     trained one
     expect 0 "$bin" eval base.ini one.ini
@@ -310,6 +327,7 @@ try rows_any_layout
 try rows_killed
 try rows_resumed
 try rows_in_files
+try rows_in_pieces
 try rows_lost
 try evaluates
 try area_of_each

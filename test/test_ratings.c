@@ -290,6 +290,15 @@ static void best_is_of_one_pack(void **state) {
     assert_ok(open_ratings(&s, at(p, "?-train-*.bin"), false));
     assert_true(source_about(s).files == 6 && source_about(s).best == 0);
     source_close(s);
+    // also where it is the first or the last file that differs
+    for (int last = 0; last < 2; last++) {
+        prepare(&k, p, "", last ? "z" : "0");
+        k.o.input = "planted:3:130:9:14";
+        assert_ok(click_pack_run(&k.o, &k.r));
+        assert_ok(open_ratings(&s, at(p, last ? "[az]-train-*.bin" : "[0a]-train-*.bin"), false));
+        assert_true(source_about(s).files == 4 && source_about(s).best == 0);
+        source_close(s);
+    }
 }
 
 // A model that reads something else is refused in the words of its keys.

@@ -767,11 +767,13 @@ static void test_a_disk_that_fails_is_named(void **state) {
     assert_ok(fault_parse(&faults, "spill_write@45"));
     t = cold_table(&o, key, N);
     err_t rc = ERR_OK;
+    char id[64] = "";
     for (int i = 0; i < N && rc == ERR_OK; i++) {
+        snprintf(id, sizeof id, ", id %d of table 0: make room there, or use", (int)row_id(key[i]));
         rc = row_table_update(t, &(row_list){1, &key[i], g}, &(row_rules){1, 0.1f, 0});
         if (rc == ERR_OK) rc = row_table_cool(t);
     }
-    assert_error(rc, ERR_IO, "rows-of-rank-7", "No space left on device: slot ", "of table 0: make room there, or use");
+    assert_error(rc, ERR_IO, "rows-of-rank-7", "No space left on device: slot ", id);
     assert_true(row_table_is_lost(t));
     row_table_close(t);
 
