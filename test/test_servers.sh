@@ -147,7 +147,7 @@ is_told() {
 
 # The disks of those that own nothing have no part of it.
 goes_on_with_others() {
-    moves stopped TERM 1 $shape log.watch=no run.steps=30 batch.global=8 eval.every=0 \
+    moves stopped TERM 1 $shape log.watch=no run.steps=60 batch.global=8 eval.every=0 \
         "run.faults=drag@1x1000000" <<'END'
 3 server.count=1 parallel.zero=1
 2
