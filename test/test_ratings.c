@@ -391,6 +391,11 @@ static void versions(void **state) {
     assert_error(open_changed(p, file, 8, CLICKS_VERSION), ERR_DATA,
                  "offset 12: numbers of a record 0, expected 1 to 64");
     assert_error(open_changed(p, file, 12, 65), ERR_DATA, "offset 12: numbers of a record 65, expected 0 to 64");
+    // the best loss is a number that is not below 0: neither -1 nor infinite
+    assert_ok(open_changed(p, file, 40, 0));
+    assert_error(open_changed(p, "x.bin", 44, 0xbff00000), ERR_DATA, "offset 40: best loss of bits", "expected 0 or a");
+    assert_ok(open_changed(p, file, 40, 0));
+    assert_error(open_changed(p, "x.bin", 44, 0x7ff00000), ERR_DATA, "offset 40: best loss of bits", "expected 0 or a");
     assert_error(open_changed(p, file, CLICKS_HEADER, 0x7f800000), ERR_DATA, "1 fault");
     assert_error(open_changed(p, file, CLICKS_HEADER + 20 * 17, 0xffc00000), ERR_DATA, "1 fault");
 }

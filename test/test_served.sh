@@ -89,11 +89,13 @@ async_repeats() {
 bounded_repeats() {
     repeats bounded device.ranks=5 model.dropout=0.1 server.mode=bounded server.staleness=1 precision.compute=bf16 \
         optimizer.type=sgd run.faults=drag@1x1000000:1
+    says "; bounded: a worker waits for the one that is 2 steps behind"
     bound_holds runs/bounded/served-0.log 4 1 || fail "a worker pulled too early: $(cat early)"
     counts_are_those_of_its_record bounded 4
 }
 hybrid_repeats() {
     repeats hybrid device.ranks=6 server.count=2 server.mode=hybrid server.timeout=0.02 run.faults=drag@1x1000000:1
+    says "; hybrid: a step waits 0.02 s after its first gradient"
     grep -q '^drop 1 ' runs/hybrid/served-0.log || fail "nothing of worker 1 came too late"
     [ "$(late hybrid)" -eq "$(grep -c '^drop ' runs/hybrid/served-0.log)" ] ||
         fail "the log has $(late hybrid) late gradients, the record $(grep -c '^drop ' runs/hybrid/served-0.log)"
@@ -122,8 +124,9 @@ late_in_the_last_step() {
         for w in 0 1 2 3; do printf 'next %d %d\npull %d %d\n' $w $w $w $w; done
         printf 'push 0 0\nclose 1 0\nnext 0 4\npull 0 4\ndrop 1 1\npush 0 4\nclose 2 0\ndrop 2 2\ndrop 3 3\nend 1 2\n'
     } >runs/lasts/served-0.log
+    # where none is written, samples may be due at any step
     served last device.ranks=5 server.mode=hybrid server.every=2 run.steps=2 schedule.warmup=0 eval.every=0 \
-        checkpoint.every=0 log.hash_every=0 server.record=yes server.replay=runs/lasts
+        sample.every=3 checkpoint.every=0 log.hash_every=0 server.record=yes server.replay=runs/lasts
     counts_are_those_of_its_record last 4
     grep -q '"step":2,.*"late":3,' runs/last/log.jsonl || fail "not three gradients came too late: $(cat runs/last/log.jsonl)"
     says "2 gradients applied, 3 too late"
