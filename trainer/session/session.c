@@ -424,7 +424,7 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
     return session_enter(x, at);
 }
 
-static err_t plan_world(session *x) {
+static err_t plan_parts(session *x) {
     TRY(open_stages(x, x->ranks->rank, x->ranks->world));
     TRY(groups_imagine(&x->groups, &x->shape, x->ranks));
     TRY(plan_tensors(x));
@@ -438,13 +438,13 @@ err_t session_plan(session *x, const config *c, comm *ranks) {
     TRY(session_open_device(x, 0));
     TRY(session_open_model(x));
     TRY(exam_fits(c, x->net));
-    return plan_world(x);
+    return plan_parts(x);
 }
 
 err_t session_plan_next(session *x, comm *ranks) {
     session_leave(x);
     x->ranks = ranks;
-    return plan_world(x);
+    return plan_parts(x);
 }
 
 static void stop_feeding(session *x) {
