@@ -7,6 +7,7 @@
 #include "test/support/expect.h"
 #include "test/support/models.h"
 #include "test/support/place.h"
+#include "test/support/square.h"
 
 #undef OK
 #define OK(call) \
@@ -111,7 +112,7 @@ static void expect_gradients(const kind *k, const rig *all, const rig *alone) {
         const float *a = all->dw[i].data, *b = alone->dw[i].data;
         double error = 0, power = 0;
         for (int64_t e = 0; e < tensor_count(&all->dw[i]); e++)
-            error += pow((double)a[e] - (double)b[e], 2), power += pow((double)b[e], 2);
+            error += square((double)a[e] - (double)b[e]), power += square((double)b[e]);
         if (!(error <= 1e-10 * power + 1e-18))
             fail_msg("%s: the gradient of %s: nmse %.3g", k->name, all->net.m->param[i].name, error / power);
     }

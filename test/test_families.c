@@ -2,6 +2,7 @@
 // transformers computes with them (test/golden/families): logits, the first gradient, five AdamW steps, greedy text.
 // Other ways to write config.json, what must be refused, the angles of rotary embedding, and a checkpoint of llm.c.
 #include "test/support/foreign.h"
+#include "test/support/square.h"
 
 #include "model/families.h"
 #include "model/foreign.h"
@@ -143,7 +144,7 @@ static void part_agrees(const st_file *f, const model *m, const weight_part *par
     double diff = 0, norm = 0;
     for (int64_t i = 0; i < rows * cols; i++) {
         double w = want[part->transposed ? i % cols * rows + i / cols : i];
-        diff += pow((double)ours[i] - w, 2), norm += w * w;
+        diff += square((double)ours[i] - w), norm += w * w;
     }
     free(want);
     if (!(sqrt(diff) <= 1e-4 * sqrt(norm) + 1e-7))

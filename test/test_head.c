@@ -3,6 +3,7 @@
 // another sum. And that gradient with the embedding's, whose weight is the same: apart, or one on top of the other.
 // (Ranks: test_ranks.c; GPUs: test_device.c.)
 #include "test/support/run.h"
+#include "test/support/square.h"
 
 #include "model/head.h"
 #include "trainer/session/evaluate.h"
@@ -86,7 +87,7 @@ static void free_step(step_found *f) {
 
 static double distance(const float *a, const float *b, int64_t n) {
     double diff = 0, norm = 0;
-    for (int64_t i = 0; i < n; i++) diff += pow((double)a[i] - b[i], 2), norm += pow(b[i], 2);
+    for (int64_t i = 0; i < n; i++) diff += square((double)a[i] - b[i]), norm += square(b[i]);
     return sqrt(diff / norm);
 }
 

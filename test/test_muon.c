@@ -2,6 +2,7 @@
 // cut, against its formula in double; whole matrices for each owner; and what groups of parameters do. (Stops, widths
 // and offload: test_optimizer.c; ranks: test_muon.sh.)
 #include "test/support/golden.h"
+#include "test/support/square.h"
 #include "trainer/step/muon.h"
 
 #include <stdlib.h>
@@ -121,7 +122,7 @@ static void expect_formula(const shape *s, double scale, const float *found) {
         double *x = malloc((size_t)n * sizeof *x), off = 0, all = 0;
         for (int64_t i = 0; i < n; i++) x[i] = (double)(float)(scale * some(at + i));
         in_double(x, R, s->columns);
-        for (int64_t i = 0; i < n; i++) off += pow((double)found[at + i] - x[i], 2), all += x[i] * x[i];
+        for (int64_t i = 0; i < n; i++) off += square((double)found[at + i] - x[i]), all += x[i] * x[i];
         if (!(off <= 1e-10 * all))
             fail_msg("%lld x %lld, matrix %d: %.3g away of %.3g", (long long)s->rows, (long long)s->columns, k,
                      sqrt(off), sqrt(all));

@@ -3,6 +3,7 @@
 // device's width, with a stop in the middle or without one. (AdamW against PyTorch: test_trainer.c; ranks:
 // test_ranks.c, test_slices.sh.)
 #include "test/support/golden.h"
+#include "test/support/square.h"
 #include "trainer/step/optimizer.h"
 
 #include <stdlib.h>
@@ -112,7 +113,7 @@ static void step_in_double(const session *x, double lr, in_double *d, int zero[2
     for (int i = 0; i < count; i++) {
         if (x->net->param[p[i].row].tied >= 0) continue;
         read_gradient(x, &p[i], g + p[i].slab);
-        sum += pow(norm_of(g + p[i].slab, p[i].count), 2);
+        sum += square(norm_of(g + p[i].slab, p[i].count));
     }
     double factor = clip > 0 && sqrt(sum) > clip ? clip / sqrt(sum) : 1;
     for (int i = 0; i < count; i++)
@@ -138,7 +139,7 @@ static void expect_moves(const session *x, const in_double *d, const char *setti
         double off = 0, moved = 0, size = 0;
         if (x->net->param[p[i].row].tied >= 0) continue;
         for (size_t e = p[i].slab; e < p[i].slab + (size_t)p[i].count; e++)
-            off += pow((double)w[e] - d->w[e], 2), moved += pow(d->w[e] - d->first[e], 2), size += pow(d->w[e], 2);
+            off += square((double)w[e] - d->w[e]), moved += square(d->w[e] - d->first[e]), size += square(d->w[e]);
         if (!(moved > 0 && off <= 1e-10 * moved + STEPS * 0x1p-48 * size))
             fail_msg("%s%s has moved by %.9g, and is %.3g away from where it should be", settings,
                      x->net->param[p[i].row].name, sqrt(moved), sqrt(off));

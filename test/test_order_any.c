@@ -7,6 +7,7 @@
 // on without enlarging it, the weights and losses after several steps must lie within a bound of those of order =
 // fixed. What a rank holds and sends is what `plan` says.
 #include "test/support/ranks.h"
+#include "test/support/square.h"
 
 #include "trainer/session/restore.h"
 #include "trainer/step/executor.h"
@@ -255,7 +256,7 @@ static void expect_losses(const char *what, const findings *f, const findings *f
         for (int k = 0; k < STEPS; k++) {
             const finding *me = &f->rank[r], *one = &fixed->rank[0];
             double room = 0;
-            for (size_t i = 0; i < t->elements; i++) room += pow(2 * room_of(t, k, i), 2);
+            for (size_t i = 0; i < t->elements; i++) room += square(2 * room_of(t, k, i));
             if (!(fabs(me->loss[k] - one->loss[k]) <= (k ? 1e-6 * one->loss[k] : 0)))
                 fail_msg("%s: rank %d, step %d: loss %.17g, expected %.17g", what, r, k + 1, me->loss[k], one->loss[k]);
             if (!(fabs(me->norm[k] - one->norm[k]) <= 2 * sqrt(room) + 8 * roundoff * one->norm[k]))

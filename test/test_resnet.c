@@ -3,6 +3,7 @@
 // precision and what is computed again, a run holds and sends what its plan says and comes to the same bits.
 #include "test/support/classifiers.h"
 #include "test/support/export.h"
+#include "test/support/square.h"
 
 #include "model/families.h"
 #include "model/foreign.h"
@@ -49,7 +50,7 @@ static void rows_are_those_of_pytorch(const session *x, const char *name) {
         const float *found = x->state.master[i].data;
         double off = 0, moved = 0;
         for (int64_t k = 0; k < n; k++)
-            off += pow((double)found[k] - (double)to[k], 2), moved += pow((double)to[k] - (double)from[k], 2);
+            off += square((double)found[k] - (double)to[k]), moved += square((double)to[k] - (double)from[k]);
         if (!(moved > 0 && off <= 1e-8 * moved))
             fail_msg("%s, %s: nmse %.2g of what five steps changed", name, p->name, off / moved);
         free(from), free(to);

@@ -2,6 +2,7 @@
 // (Ranks: test_ranks.c.)
 #include "test/support/fake_device.h"
 #include "test/support/golden.h"
+#include "test/support/square.h"
 
 #include "base/philox.h"
 #include "base/version.h"
@@ -58,7 +59,7 @@ static void compare_gradient(const st_file *f, const param *p, const float *ours
     assert_int_equal(t->bytes, 4 * n);
     OK(st_read(f, t, theirs));
     double diff = 0, norm = 0;
-    for (int64_t i = 0; i < n; i++) diff += pow((double)ours[i] - theirs[i], 2), norm += pow(theirs[i], 2);
+    for (int64_t i = 0; i < n; i++) diff += square((double)ours[i] - theirs[i]), norm += square(theirs[i]);
     if (!(sqrt(diff / norm) < 1e-4)) fail_msg("gradient of %s is off by %g in relative L2", p->name, sqrt(diff / norm));
     free(theirs);
 }
@@ -120,7 +121,7 @@ static void gradient_is_the_slope_of_the_loss(const char *more) {
         int64_t n = tensor_count(&grad[i]);
         double norm = 0;
         direction[i] = malloc((size_t)n * 4);
-        for (int64_t k = 0; k < n; k++) norm += pow(((float *)grad[i].data)[k], 2);
+        for (int64_t k = 0; k < n; k++) norm += square(((float *)grad[i].data)[k]);
         for (int64_t k = 0; k < n; k++) direction[i][k] = (float)(((float *)grad[i].data)[k] / sqrt(norm));
         slope += sqrt(norm);
     }

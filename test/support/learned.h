@@ -4,6 +4,7 @@
 #define TEST_SUPPORT_LEARNED_H
 
 #include "test/support/foreign.h"
+#include "test/support/square.h"
 
 #include "model/foreign.h"
 #include "trainer/session/restore.h"
@@ -31,7 +32,7 @@ static inline double *golden(const st_file *f, const char *name, int64_t *count)
 static inline void near(const char *task, const char *what, const float *found, const double *want, int64_t n,
                         double norm) {
     double differs = 0, all = 0;
-    for (int64_t i = 0; i < n; i++) differs += pow((double)found[i] - want[i], 2), all += want[i] * want[i];
+    for (int64_t i = 0; i < n; i++) differs += square((double)found[i] - want[i]), all += want[i] * want[i];
     bool none = all <= 1e-24 * norm;
     if (!(differs <= (none ? 1e-13 * norm : 1e-9 * all)))
         fail_msg("%s: %s: a square of %g, in %g of %g", task, what, differs, all, norm);
