@@ -61,7 +61,12 @@ TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 ASAN_FUZZERS := $(FUZZERS:$(BUILD)/%=build/asan/%)
 tests: $(TESTS) $(BUILD)/test/lossy $(BUILD)/test/tokens $(BUILD)/test/watching
-$(CBUILD)/test/test_%.o: FLAGS += -O1
+# Without optimization the programs of tests compile in a third of the time. Those that compare with long loops of their
+# own would then run for longer than that saves.
+LOOPS   := attention calls checkpoint_blocks_crash checkpoint_crash conv fmath matmul matmul_slices pairs_attention vec \
+           writer_crash
+$(CBUILD)/test/test_%.o: FLAGS += -O0
+$(LOOPS:%=$(CBUILD)/test/test_%.o): FLAGS += -O1
 fuzzers: $(FUZZERS)
 # The table of operations and its references may be those of another build.
 OPS_OF  ?= $(CBUILD)
