@@ -219,6 +219,67 @@ static void changed_bytes_are_found(void **state) {
     free(bytes);
 }
 
+// A shard of such records.
+static void write_shard(const char *path, click_form form, const click *c, int records) {
+    click_writer *w;
+    assert_ok(click_write_open(&w, path, form));
+    for (int i = 0; i < records; i++) assert_ok(click_write(w, &c[i]));
+    assert_ok(click_write_seal(w));
+    assert_ok(click_write_finish(w, 0));
+    click_write_close(w);
+}
+
+static void keep_report(void *ctx, const char *text) {
+    char *all = ctx;
+    snprintf(all + strlen(all), 4096 - strlen(all), "%s\n", text);
+}
+
+// What was written so has right checksums, and numbers that no record has. All of several files are looked at.
+static void wrong_records_are_named(void **state) {
+    enum { RECORDS = 40 };
+    place *p = *state;
+    click c[RECORDS] = {{0}};
+    source *s;
+    float dense[3];
+    char all[4096] = "";
+    const tensor_spec wanted = {.name = "dense", .type = FP32, .dims = 1, .size = {3, 1, 1}};
+    c[20].label = 2, c[37].dense[1] = NAN;
+    write_shard(at(p, "a.bin"), (click_form){3, 2, false}, c, RECORDS);
+    c[20].label = 1, c[37].dense[1] = 0, c[5].dense[2] = INFINITY;
+    write_shard(at(p, "b.bin"), (click_form){3, 2, false}, c, RECORDS);
+    assert_ok(source_open(&s, &(source_options){.files = at(p, "*.bin"), .wanted = &wanted, .inputs = 1}));
+    assert_error(source_verify(s, keep_report, all), ERR_DATA, "3 faults in 2 files: copy or pack these files again");
+    assert_non_null(strstr(all, "a.bin: record 20: label 2, expected 0 or 1\n"));
+    assert_non_null(strstr(all, "a.bin: record 37: number 1 is not finite\n"));
+    assert_non_null(strstr(all, "b.bin: record 5: number 2 is not finite\n"));
+    assert_error(source_look(s, 20, (void *[]){dense}), ERR_DATA, "a.bin: record 20: label 2");
+    assert_error(source_look(s, RECORDS + 5, (void *[]){dense}), ERR_DATA, "b.bin: record 5: number 2");
+    assert_ok(source_look(s, RECORDS + 20, (void *[]){dense}));
+    source_close(s);
+    assert_ok(source_open(&s, &(source_options){.files = at(p, "b.bin"), .wanted = &wanted, .inputs = 1}));
+    assert_error(source_verify(s, keep_report, all), ERR_DATA, "1 fault in 1 files");
+    source_close(s);
+}
+
+// Files with other numbers or other ids are no data of one run, and one without records is none.
+static void files_have_one_form(void **state) {
+    place *p = *state;
+    const click c = {0};
+    source *s;
+    char says[64];
+    write_shard(at(p, "a.bin"), (click_form){3, 2, false}, &c, 1);
+    static const click_form other[] = {{4, 2, false}, {3, 1, false}, {5, 6, false}};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        write_shard(at(p, "b.bin"), other[i], &c, 1);
+        snprintf(says, sizeof says, "b.bin has %d numbers and %d ids a record, and ", other[i].dense, other[i].tables);
+        assert_error(source_open(&s, &(source_options){.files = at(p, "?.bin"), .format = FORMAT_CLICKS}), ERR_DATA,
+                     says, "a.bin has 3 and 2: expected the same of all");
+    }
+    write_shard(at(p, "b.bin"), (click_form){3, 2, false}, &c, 0);
+    assert_error(source_open(&s, &(source_options){.files = at(p, "?.bin"), .format = FORMAT_CLICKS}), ERR_DATA,
+                 "b.bin", "offset 24: records 0");
+}
+
 // What `lockstep data` says of a shard that is whole, and of one with two damaged blocks.
 static void tools_say(void **state) {
     place *p = *state;
@@ -229,6 +290,12 @@ static void tools_say(void **state) {
     assert_ok(click_pack_run(&o, &r));
     assert_true(click_tools_know(at(p, "c-val-00000.bin")));
     assert_false(click_tools_know(at(p, "none.bin")));
+    uint8_t head[CLICKS_MAGIC_BYTES];  // with two bytes of eight damaged it is one still, and refused as damaged
+    memcpy(head, clicks_magic, sizeof head);
+    head[0] ^= 1, head[5] ^= 1;
+    assert_true(clicks_begin(head, sizeof head));
+    head[3] ^= 1;
+    assert_false(clicks_begin(head, sizeof head));
     FILE *out = open_memstream(&said, &length);
     assert_ok(click_tools_info(at(p, "c-val-00000.bin"), out));
     assert_ok(click_tools_verify(at(p, "c-val-00000.bin"), out));
@@ -243,10 +310,14 @@ static void tools_say(void **state) {
     assert_non_null(strstr(said, line));
     assert_ok(io_read_file(at(p, "c-train-00000.bin"), 1 << 20, &bytes, &n));
     int64_t block = CLICK_BLOCK * click_bytes((click_form){13, 26, false});
+    bytes[CLICKS_HEADER + 3 * block] ^= 1;  // the last one has two records
+    write_bytes(at(p, "x.bin"), bytes, n);
+    assert_error(click_tools_verify(at(p, "x.bin"), out), ERR_DATA, "x.bin: 1 fault: copy or pack this file again");
     bytes[CLICKS_HEADER + block] ^= 1, bytes[CLICKS_HEADER + 3 * block - 1] ^= 1;
     write_bytes(at(p, "x.bin"), bytes, n);
-    assert_error(click_tools_verify(at(p, "x.bin"), out), ERR_DATA, "2 faults: copy or pack this file again");
+    assert_error(click_tools_verify(at(p, "x.bin"), out), ERR_DATA, "3 faults: copy or pack this file again");
     fclose(out);
+    assert_non_null(strstr(said, "records 48 to 49 at offset"));
     assert_non_null(strstr(said, "records 16 to 31 at offset"));
     assert_non_null(strstr(said, "records 32 to 47 at offset"));
     free(said), free(bytes);
@@ -271,6 +342,15 @@ static void packs_lines(void **state) {
                  "u.data: line 2: column 3: `five`, expected a rating, 0.5 to 5 in halves");
     assert_int_equal(access(at(p, "c-train-00000.bin"), F_OK), 0);  // the old one is still there
     assert_int_equal(access(at(p, "c-train-00000.bin.tmp"), F_OK), -1);
+    click_pack_options none = o;
+    none.input = "";
+    assert_error(click_pack_run(&none, &r), ERR_CONFIG, "[pack] input and output: expected both");
+    none = o, none.output = "";
+    assert_error(click_pack_run(&none, &r), ERR_CONFIG, "[pack] input and output: expected both");
+    none = o, none.shard_records = 0;
+    assert_error(click_pack_run(&none, &r), ERR_CONFIG, "[pack] shard_records = 0, expected at least 1");
+    none = o, none.val_fraction = 1;
+    assert_error(click_pack_run(&none, &r), ERR_CONFIG, "[pack] val_fraction = 1, expected 0 to less than 1");
     o.kind = CLICKS_PLANTED;
     static const char *const bad[] = {"planted:1:2",   "planted:1:2:3:4",     "planted:a:2:3", "planted:1:0:3",
                                       "planted:1:2:0", "planted:1:2:9999999", "u.data"};
@@ -340,6 +420,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(blocks_are_kept, place_enter, place_leave),
         cmocka_unit_test(rows_of_ids),
         cmocka_unit_test_setup_teardown(changed_bytes_are_found, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(wrong_records_are_named, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(files_have_one_form, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(tools_say, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(packs_lines, place_enter, place_leave),
         cmocka_unit_test(planted_is_what_it_says),

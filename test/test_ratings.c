@@ -70,6 +70,7 @@ static void wrong_lines_are_named(void **state) {
         {"-1,1,4,9", "column 1: `-1`, expected a user, a number from 1 on"},
         {"1::x::4::9", "column 2: `x`, expected an item, a number from 1 on"},
         {"1::1234567890123456::4::9", "column 2: `1234567890123456`, expected an item"},
+        {"1,0,4,9", "column 2: `0`, expected an item, a number from 1 on"},
         {"1,1,5.5,9", "column 3: `5.5`, expected a rating, 0.5 to 5 in halves"},
         {"1,1,0.0,9", "column 3: `0.0`, expected a rating"},
         {"1,1,0,9", "column 3: `0`, expected a rating"},
@@ -82,6 +83,7 @@ static void wrong_lines_are_named(void **state) {
         {"1,1,6.0,9", "column 3: `6.0`, expected a rating"},
         {"1,1,4,", "column 4: ``, expected seconds since 1970"},
         {"1,1,4,1.5e9", "column 4: `1.5e9`, expected seconds since 1970"},
+        {"1,1,4,1234567890123456789012345678", "column 4: `123456789012345678901234`, expected seconds"},
         {"1,1,4", "3 columns with commas between, expected 4"},
         {"1::1::4::9::", "5 columns with `::` between, expected 4"},
         {"1::1,4,9", "2 columns with `::` between, expected 4"},
@@ -391,6 +393,17 @@ static void versions(void **state) {
     assert_error(open_changed(p, file, 8, CLICKS_VERSION), ERR_DATA,
                  "offset 12: numbers of a record 0, expected 1 to 64");
     assert_error(open_changed(p, file, 12, 65), ERR_DATA, "offset 12: numbers of a record 65, expected 0 to 64");
+    assert_error(open_changed(p, file, 16, 0), ERR_DATA, "offset 16: ids of a record 0, expected 1 to 64");
+    assert_error(open_changed(p, file, 16, 65), ERR_DATA, "offset 16: ids of a record 65, expected 1 to 64");
+    // as many records as the file has
+    char *bytes;
+    size_t n;
+    assert_ok(io_read_file(at(p, file), 1 << 20, &bytes, &n));
+    const uint32_t records = le32_get((uint8_t *)bytes + 24),
+                   wrong[] = {0, records - 1, records + 1, records + CLICK_BLOCK};
+    free(bytes);
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
+        assert_error(open_changed(p, file, 24, wrong[k]), ERR_DATA, "offset 24: records ", "as many as the file has");
     // the best loss is a number that is not below 0: neither -1 nor infinite
     assert_ok(open_changed(p, file, 40, 0));
     assert_error(open_changed(p, "x.bin", 44, 0xbff00000), ERR_DATA, "offset 40: best loss of bits", "expected 0 or a");
@@ -448,10 +461,13 @@ static void tools_say(void **state) {
     FILE *out = open_memstream(&said, &length);
     assert_ok(click_tools_info(at(p, "r-train-00000.bin"), out));
     assert_ok(click_tools_verify(at(p, "r-train-00000.bin"), out));
+    assert_ok(click_tools_info("test/golden/clicks-1.bin", out));
     fclose(out);
     assert_non_null(strstr(said, ": ratings, 3 records of 0 numbers and 2 ids, 192 bytes, a checksum for 16 records\n"
                                  "    from 0.5 to 5, 3.0000 in the mean\n"));
     assert_non_null(strstr(said, ": right, 3 records\n"));
+    assert_non_null(strstr(said, ": clicks, 3 records of 1 number and 2 ids, "));
+    assert_non_null(strstr(said, "\n    33.33 % have label 1\n"));  // and no loss that is possible
     free(said);
 }
 
