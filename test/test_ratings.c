@@ -515,8 +515,9 @@ static void planted_inputs(void **state) {
     place *p = *state;
     packing k;
     prepare(&k, p, "", "r");
-    static const char *const bad[] = {"planted:1:2:3",   "planted:1:2:3:4:5",     "planted:a:2:3:4", "planted:1:0:3:4",
-                                      "planted:1:2:0:4", "planted:1:2:3:9999999", "planted:1:2:3:0", "planted:"};
+    static const char *const bad[] = {"planted:1:2:3",         "planted:1:2:3:4:5", "planted:a:2:3:4",
+                                      "planted:1:0:3:4",       "planted:1:2:0:4",   "planted:1:2:3:9999999",
+                                      "planted:1:2:9999999:3", "planted:1:2:3:0",   "planted:"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         k.o.input = bad[i];
         assert_error(click_pack_run(&k.o, &k.r), ERR_CONFIG, "[pack] input = ");
