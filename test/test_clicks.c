@@ -112,6 +112,7 @@ static void samples_are_the_records(void **state) {
     }
     planted *made;
     int64_t next[2] = {0};
+    double entropy[2] = {0};
     assert_ok(planted_open(&made, 3, 9));
     for (int64_t n = 0; n < 120; n++) {
         click c;
@@ -126,9 +127,10 @@ static void samples_are_the_records(void **state) {
             if (memcmp(dense, c.dense, sizeof dense) == 0) found = k;
         }
         assert_true(found >= 0 && label == c.label);
-        next[found]++;
+        next[found]++, entropy[found] -= chance * log(chance) + (1 - chance) * log(1 - chance);
         for (int t = 0; t < 26; t++) assert_int_equal(ids[t], t * 7 + click_row(c.id[t], t, 7));
     }
+    for (int k = 0; k < 2; k++) assert_true(fabs(r.entropy[k] - entropy[k] / (double)next[k]) < 1e-9);
     planted_close(made);
     source_close(s[0]), source_close(s[1]);
 }

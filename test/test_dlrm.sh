@@ -111,6 +111,18 @@ rows_killed() {
     same one.hashes again.hashes "the hashes of a run that was killed and went on with 2 ranks"
 }
 
+# Where the first step is skipped, no rank has a row when it is saved, and there is no file of any.
+rows_of_none() {
+    on="model.demand=yes checkpoint.every=1 schedule.decay_steps=4 schedule.warmup=1 run.faults="
+    trained one ${on}nan@1
+    least=2 trained again ${on}nan@1 run.steps=1 device.ranks=3 parallel.zero=1
+    [ "$(ls runs/again/ckpt/step-00000001 | grep -c table)" -eq 0 ] || fail "$(ls runs/again/ckpt/step-00000001)"
+    settings again $on device.ranks=2 parallel.zero=1
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run that went on without any row"
+}
+
 # Three ranks begin, two go on; then the newest rows are damaged, and one rank goes on from those before.
 rows_resumed() {
     on="model.demand=yes schedule.decay_steps=4 schedule.warmup=1"
@@ -295,6 +307,8 @@ model.demand_mb=5|and this model has none. Nearest that works: [model] demand_mb
 model.rows=90000000|expected rows of at most 82595524
 'model.bottom=6 x'|expected at most 10 widths from 1 to 1048576
 model.top=0|expected at most 10 widths from 1 to 1048576
+model.top=1048577|expected at most 10 widths from 1 to 1048576
+'model.top=1 2 3 4 5 6 7 8 9 10 11'|found `1 2 3 4 5 6 7 8 9 10 11` at `11`
 parallel.slices=2|the layers of a dlrm can't be divided: expected slices = 1, found 2
 ROWS
     printf '[model]\ntype = mlp\n[data]\ntrain = data/c-train-*.bin\nval =\n' >mlp.ini
@@ -325,6 +339,7 @@ try sixteen_bits
 try rows_as_pytorch
 try rows_any_layout
 try rows_killed
+try rows_of_none
 try rows_resumed
 try rows_in_files
 try rows_in_pieces

@@ -184,12 +184,13 @@ static void validation_has_its_own_file(void **state) {
 
 // --- shards ----------------------------------------------------------------------------------------------------------
 
-static void pack_planted(place *p, const char *output) {
+static click_pack_report pack_planted(place *p, const char *output) {
     packing k;
     prepare(&k, p, "", output);
     k.o.input = "planted:3:130:9:14", k.o.shard_records = 50, k.o.val_fraction = 0.2;
     assert_ok(click_pack_run(&k.o, &k.r));
     assert_true(k.r.records[0] + k.r.records[1] == 130 && k.r.records[1] > 10 && k.r.records[1] < 45);
+    return k.r;
 }
 
 enum { ROWS = 7 };
@@ -208,8 +209,8 @@ static void samples_are_the_records(void **state) {
     source *s[2], *all;
     rated *made;
     int64_t next[2] = {0};
-    double loss[2] = {0};
-    pack_planted(p, "r");
+    double loss[2] = {0}, entropy[2] = {0};
+    const click_pack_report r = pack_planted(p, "r");
     assert_ok(open_ratings(&s[0], at(p, "r-train-*.bin"), false));
     assert_ok(open_ratings(&s[1], at(p, "r-val-*.bin"), false));
     assert_ok(open_ratings(&all, at(p, "r-val-*.bin"), true));
@@ -235,11 +236,12 @@ static void samples_are_the_records(void **state) {
             assert_ok(source_look(all, next[1], (void *[]){&one, whole, &label}));
             assert_true(whole[0] == c.id[0] && whole[1] == c.id[1] && label == c.label);
         }
-        next[found]++, loss[found] += ((double)c.label - mean) * ((double)c.label - mean);
+        next[found]++, loss[found] += ((double)c.label - mean) * ((double)c.label - mean), entropy[found] += variance;
     }
     for (int k = 0; k < 2; k++) {
         assert_int_equal(next[k], source_about(s[k]).samples);
         assert_true(fabs(source_about(s[k]).best - loss[k] / (double)next[k]) < 1e-12);
+        assert_true(fabs(r.entropy[k] - entropy[k] / (double)next[k]) < 1e-12);
         assert_ok(source_verify(s[k], NULL, NULL));
         source_close(s[k]);
     }

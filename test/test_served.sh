@@ -254,6 +254,21 @@ norms_are_of_all_servers() {
         fail "norms of 20 steps, of sync and of async: $(paste sync.norm async.norm | tr '\t\n' '/ ')"
 }
 
+# Of a text of one letter all shares of a step have the same gradient, and with a rate of 0 in all steps: so the mean of
+# their norms is the norm of their mean, in every mode.
+norms_are_means_of_shares() {
+    head -c 20000 /dev/zero | tr '\0' a >letters.txt
+    settings pack pack.input=letters.txt pack.output=data/letters
+    expect 0 "$bin" pack base.ini pack.ini
+    still="device.ranks=5 batch.lanes=4 optimizer.lr=0 eval.every=0 checkpoint.every=0 data.train=data/letters-train-*.bin"
+    for mode in sync async hybrid; do
+        served "letters-$mode" $still server.mode=$mode server.timeout=60
+        sed -n 's/.*"t":"step".*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2/p' "runs/letters-$mode/log.jsonl"
+    done | awk '{ n++; loss = NR == 1 ? $1 : loss; norm = NR == 1 ? $2 : norm }
+                ($1 / loss - 1) ^ 2 > 1e-10 || ($2 / norm - 1) ^ 2 > 1e-10 || $2 < 0.1 { print NR ": " $0; bad = 1 }
+                END { exit bad || n != 60 }' >found || fail "not all of 60 losses and norms are as the first one: $(cat found)"
+}
+
 # With a rate of 0 the weights stay, so each share of a step has the same loss on every worker.
 losses_are_of_the_shares() {
     still="device.ranks=5 batch.lanes=4 optimizer.lr=0"
@@ -507,6 +522,7 @@ try losses_are_of_the_shares
 try rates_are_of_the_tickets
 try timeouts_count_from_the_first
 try norms_are_of_all_servers
+try norms_are_means_of_shares
 try waits_are_of_the_period
 try what_is_not_finite_is_left_out
 try plan_counts_it
