@@ -161,6 +161,22 @@ static int64_t bytes_of_reads(const char *files, int reads) {
     return bytes;
 }
 
+// Where blocks take turns in one place, one that is damaged is not taken for the one before.
+static void a_damaged_block_takes_no_place(place *p, int64_t each) {
+    const tensor_spec wanted = {.name = "dense", .type = FP32, .dims = 1, .size = {13, 1, 1}};
+    float first[13], dense[13];
+    source *s;
+    FILE *f = fopen(at(p, "c-train-00000.bin"), "r+b");
+    assert_true(f && fseek(f, CLICKS_HEADER + CLICK_BLOCK * each + 1, SEEK_SET) == 0 && fputs("damage", f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    assert_ok(source_open(&s, &(source_options){.files = at(p, "c-train-*.bin"), .wanted = &wanted, .inputs = 1}));
+    assert_ok(source_look(s, 3, (void *[]){first}));
+    assert_error(source_look(s, CLICK_BLOCK + 3, (void *[]){dense}), ERR_DATA, "records 16 to 31 at offset");
+    assert_ok(source_look(s, 3, (void *[]){dense}));
+    assert_memory_equal(first, dense, sizeof first);
+    source_close(s);
+}
+
 // Blocks of a small source are read once; those of one that is larger than what is kept, again and again. One file has
 // a last block that is not whole, so the next one's first block has another number than its record says.
 static void blocks_are_kept(void **state) {
@@ -175,6 +191,7 @@ static void blocks_are_kept(void **state) {
     assert_ok(click_pack_run(&o, &r));
     assert_true(140000 * each > 32 << 20);
     assert_true(bytes_of_reads(at(p, "c-train-*.bin"), 2000) > 1900 * 16 * each);
+    a_damaged_block_takes_no_place(p, each);
 }
 
 // An id below the rows is its own row; all others are spread, of each table in another way.

@@ -85,6 +85,8 @@ async_repeats() {
     repeats many device.ranks=5 server.count=3 server.mode=async batch.micro=2 # more servers than workers
     served beside device.ranks=6 server.count=2 server.mode=async server.replay=runs/async checkpoint.async=yes
     same_end runs/async runs/beside
+    expect 0 train beside # all is done, and the record has no period after it
+    says "done    20 steps"
 }
 bounded_repeats() {
     repeats bounded device.ranks=5 model.dropout=0.1 server.mode=bounded server.staleness=1 precision.compute=bf16 \
@@ -267,6 +269,15 @@ norms_are_means_of_shares() {
     done | awk '{ n++; loss = NR == 1 ? $1 : loss; norm = NR == 1 ? $2 : norm }
                 ($1 / loss - 1) ^ 2 > 1e-10 || ($2 / norm - 1) ^ 2 > 1e-10 || $2 < 0.1 { print NR ": " $0; bad = 1 }
                 END { exit bad || n != 60 }' >found || fail "not all of 60 losses and norms are as the first one: $(cat found)"
+    # each is clipped by itself before they are added: here that is the mean, clipped
+    for mode in sync hybrid; do
+        served "clipped-$mode" $still server.mode=$mode server.timeout=60 optimizer.type=sgd optimizer.lr=0.5 \
+            optimizer.grad_clip=0.1
+        sed -n 's/.*"t":"step".*"loss":\([^,]*\),.*/\1/p' "runs/clipped-$mode/log.jsonl" >"$mode.loss"
+    done
+    paste sync.loss hybrid.loss | awk '{ n += ($1 / $2 - 1) ^ 2 < 1e-8 } NR == 1 { first = $1 } { last = $1 }
+        END { exit !(n == 20 && last < 0.9 * first) }' ||
+        fail "losses of sync and of hybrid, clipped: $(paste sync.loss hybrid.loss | tr '\t\n' '/ ')"
 }
 
 # With a rate of 0 the weights stay, so each share of a step has the same loss on every worker.

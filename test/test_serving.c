@@ -216,6 +216,7 @@ static void test_a_record_is_read_and_cut_off(void **state) {
     expect_lines(path, 0, 0, LINES);
     expect_lines(path, 2, 5, LINES);
     write_lines(path, 0, 0, 8);      // anew; killed in its second period
+    expect_lines(path, 0, 0, 8);
     write_lines(path, 2, 5, LINES);  // goes on after step 2
     expect_lines(path, 0, 0, LINES);
     write_lines(path, 2, 5, 7);  // once more, and killed sooner
