@@ -176,6 +176,12 @@ static void validation_has_its_own_file(void **state) {
     k.o.val_input = k.val, k.o.val_fraction = 0.5;
     assert_ok(click_pack_run(&k.o, &k.r));
     assert_true(k.r.records[0] == 3 && k.r.labels[0] == 6 && k.r.records[1] == 2 && k.r.labels[1] == 9);
+    // one that is wrong leaves nothing of either, and the old ones stay
+    write_text(at(p, "test"), "5\t2\t5\t4\n9\t6\tfour\t8\n");
+    assert_error(click_pack_run(&k.o, &k.r), ERR_DATA, "/test: line 2: column 3: `four`");
+    assert_int_equal(access(at(p, "u-train-00000.bin.tmp"), F_OK), -1);
+    assert_int_equal(access(at(p, "u-val-00000.bin.tmp"), F_OK), -1);
+    assert_int_equal(access(at(p, "u-train-00000.bin"), F_OK) + access(at(p, "u-val-00000.bin"), F_OK), 0);
     snprintf(k.val, sizeof k.val, "%s", at(p, "none"));
     assert_error(click_pack_run(&k.o, &k.r), ERR_CONFIG, "/none", "val_input");
     k.o.input = "planted:1:20:3:3";
@@ -337,7 +343,7 @@ static void changed_bytes_are_found(void **state) {
     place *p = *state;
     char *bytes;
     size_t n;
-    pack_planted(p, "r");
+    const int64_t blocks = click_blocks(pack_planted(p, "r").records[1]);
     assert_ok(io_read_file(at(p, "r-val-00000.bin"), 1 << 20, &bytes, &n));
     for (size_t k = 0; k < n; k++) {
         source *s;
@@ -346,7 +352,7 @@ static void changed_bytes_are_found(void **state) {
         write_bytes(at(p, "x.bin"), bytes, n);
         bytes[k] ^= 0x10;
         err_t rc = source_open(&s, &(source_options){.files = at(p, "x.bin"), .format = FORMAT_CLICKS});
-        if (k < CLICKS_HEADER) assert_int_equal(rc, ERR_DATA);
+        if (k < CLICKS_HEADER || k >= n - 4 * (size_t)blocks) assert_int_equal(rc, ERR_DATA);
         if (rc != ERR_OK) continue;
         assert_int_equal(source_verify(s, count_report, &reports), ERR_DATA);
         assert_int_equal(reports, 1);

@@ -8,9 +8,11 @@
 #include "test/support/expect.h"
 #include "test/support/place.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct chance {
     uint32_t seed, n;
@@ -215,7 +217,7 @@ static void test_a_record_is_read_and_cut_off(void **state) {
     write_lines(path, 0, 0, LINES);
     expect_lines(path, 0, 0, LINES);
     expect_lines(path, 2, 5, LINES);
-    write_lines(path, 0, 0, 8);      // anew; killed in its second period
+    write_lines(path, 0, 0, 8);  // anew; killed in its second period
     expect_lines(path, 0, 0, 8);
     write_lines(path, 2, 5, LINES);  // goes on after step 2
     expect_lines(path, 0, 0, LINES);
@@ -233,6 +235,18 @@ static void test_a_record_is_read_and_cut_off(void **state) {
                  "it is of another run: expected `server 0 of 2, workers 4",
                  "found `server 0 of 2, workers 3, mode async`");
     expect_lines(path, 0, 0, LINES);
+}
+
+// What a full disk does not take is said at the end of a period, if not before.
+static void test_a_full_disk_is_named(void **state) {
+    served_record r;
+    int full = open("/dev/full", O_WRONLY);
+    assert_ok(served_record_open(&r, at(*state, "served-0.log"), &about, 0));
+    assert_true(full >= 0 && dup2(full, fileno(r.to)) >= 0);
+    assert_ok(served_write(&r, lines[0]));
+    assert_error(served_flush(&r), ERR_IO, "/served-0.log: it can't be written: No space left on device");
+    served_record_close(&r);
+    close(full);
 }
 
 static void test_damage_is_named(void **state) {
@@ -269,6 +283,7 @@ int main(void) {
         cmocka_unit_test(test_hybrid_counts_late_ones_less),
         cmocka_unit_test(test_hybrid_holds_back_what_is_early),
         cmocka_unit_test_setup_teardown(test_a_record_is_read_and_cut_off, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_is_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_damage_is_named, place_enter, place_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
