@@ -120,6 +120,7 @@ rows_of_none() {
     settings again $on device.ranks=2 parallel.zero=1
     expect 0 timeout 100 "$bin" base.ini again.ini
     hashes again >again.hashes
+    says "  dlrm 26 tables of rows of 4 on demand 0.0 M"
     same one.hashes again.hashes "the hashes of a run that went on without any row"
 }
 
@@ -224,8 +225,23 @@ rows_in_pieces() {
     same one.hashes again.hashes "the hashes of a run that went on with thousands of rows"
 }
 
+# Tables that are frozen have no gradient, and the others learn as beside tables whose rate moves no bit.
+frozen_tables() {
+    still="optimizer.grad_clip=0 schedule.decay_steps=4 schedule.warmup=1"
+    trained zero $still "optimizer.groups=tables.*: lr=1e-20"
+    trained one $still "optimizer.groups=tables.*: frozen"
+    trained again $still "optimizer.groups=tables.*: frozen" device.ranks=3 parallel.zero=1
+    same one.hashes again.hashes "the hashes with frozen tables on one rank and on three"
+    for run in zero one; do
+        sed -n 's/^{"t":"step","step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "runs/$run/log.jsonl" >"$run.losses"
+    done
+    [ "$(wc -l <one.losses)" -eq 4 ] || fail "losses: $(cat one.losses)"
+    same zero.losses one.losses "the losses with tables whose rate moves no bit, and with frozen ones"
+}
+
 evaluates() {
     trained one
+    says "  dlrm 26 tables of 5 rows of 4 0.0 M parameters"
     expect 0 "$bin" eval base.ini one.ini
     says "  auc 0." "samples"
     cp "$out" wanted
@@ -344,6 +360,7 @@ try rows_resumed
 try rows_in_files
 try rows_in_pieces
 try rows_lost
+try frozen_tables
 try evaluates
 try area_of_each
 try says_what_is_possible

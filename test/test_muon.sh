@@ -88,10 +88,22 @@ optimizer.groups=h.0.mpl.*: frozen|wrong.ini:4: [optimizer] groups: h.0.mpl.* ma
 optimizer.groups=wte.weight: type=muon|[optimizer] groups: wte.weight: type=muon is for matrices between hidden layers, and wte.weight is none
 optimizer.groups=*: frozen|[optimizer] groups: all parameters are frozen: a run has to train some
 optimizer.groups=h.*: type=adamw|[optimizer] groups: type = muon updates matrices between hidden layers, and a gpt has none that is trained
+optimizer.groups=h.*: frozen|[optimizer] groups: type = muon updates matrices between hidden layers, and a gpt has none that is trained
 optimizer.groups=h.0.ln_1.weight: frozen|h.0.ln_1.weight is frozen and h.0.ln_1.bias is not, and their gradients are formed together: freeze both, as h.0.ln_1.* does
 optimizer.groups=h.*: lr=0.5 type=sgd|type=sgd: the parameters of a run may be updated by adamw and by muon side by side
 parallel.offload=nvme|offload = nvme updates chunk by chunk, and muon needs a whole matrix
 REFUSED
+}
+
+# A group that asks for it has what type = muon gives all: of its parameters those that are no matrices stay with adamw.
+muon_by_groups() {
+    trained all
+    trained groups optimizer.type=adamw "optimizer.groups=h.*: type=muon"
+    same all.hashes groups.hashes "the hashes of muon, and of adamw with muon for all blocks"
+    trained some "optimizer.groups=h.0.*: type=adamw"
+    trained groups optimizer.type=adamw "optimizer.groups=h.1.*: type=muon"
+    same some.hashes groups.hashes "the hashes of muon but for the first block, and of adamw but for the second"
+    ! cmp -s all.hashes some.hashes || fail "groups change nothing"
 }
 
 # A group's decay is that of its matrices, too.
@@ -107,5 +119,6 @@ try any_layout
 try frozen_layouts
 try frozen_goes_on
 try refused
+try muon_by_groups
 try decay_of_groups
 finish
