@@ -1,5 +1,5 @@
-// test/test_dlrm.c: what model/dlrm/dlrm.c says of a new DLRM: how its values are drawn, and what a table costs. What it
-// computes is in test_dlrm.sh.
+// test/test_dlrm.c: what model/dlrm/dlrm.c says of a new DLRM: how its values are drawn, and what a table costs.
+// What it computes is in test_dlrm.sh.
 #include "model/dlrm/dlrm.h"
 #include "model/types.h"
 #include "test/support/expect.h"

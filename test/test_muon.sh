@@ -104,6 +104,9 @@ muon_by_groups() {
     trained groups optimizer.type=adamw "optimizer.groups=h.1.*: type=muon"
     same some.hashes groups.hashes "the hashes of muon but for the first block, and of adamw but for the second"
     ! cmp -s all.hashes some.hashes || fail "groups change nothing"
+    settings wrong optimizer.type=adamw "optimizer.groups=*.bias: type=muon"
+    expect 78 timeout 100 "$bin" base.ini wrong.ini
+    says "[optimizer] groups: type = muon updates matrices between hidden layers, and a gpt has none"
 }
 
 # A group's decay is that of its matrices, too.

@@ -271,8 +271,8 @@ norms_are_means_of_shares() {
                 END { exit bad || n != 60 }' >found || fail "not all of 60 losses and norms are as the first one: $(cat found)"
     # each is clipped by itself before they are added: here that is the mean, clipped
     for mode in sync hybrid; do
-        served "clipped-$mode" $still server.mode=$mode server.timeout=60 optimizer.type=sgd optimizer.lr=0.5 \
-            optimizer.grad_clip=0.1
+        served "clipped-$mode" $still server.mode=$mode server.timeout=60 optimizer.type=sgd optimizer.lr=0.025 \
+            optimizer.grad_clip=2
         sed -n 's/.*"t":"step".*"loss":\([^,]*\),.*/\1/p' "runs/clipped-$mode/log.jsonl" >"$mode.loss"
     done
     paste sync.loss hybrid.loss | awk '{ n += ($1 / $2 - 1) ^ 2 < 1e-8 } NR == 1 { first = $1 } { last = $1 }
@@ -344,6 +344,21 @@ plan_counts_it() {
     expect 0 "$bin" plan base.ini planned.ini
     awk '/^traffic/ { on = 1 } on && /by all/ { part = $6 / $3; exit } END { exit !(part > 0.6 && part < 0.7) }' "$out" ||
         fail "not two thirds of what a worker sends and reads are between nodes: $(grep 'by all' "$out")"
+}
+
+# Who evaluates, writes or times such a run is one rank, or ranks that wait for all.
+others_need_no_servers() {
+    served beside-none device.ranks=4 server.count=2 server.mode=async
+    last=$(sed -n 's/.*"t":"eval","step":20,"loss":\([^,]*\),.*/\1/p' runs/beside-none/log.jsonl)
+    for ranks in 4 1; do
+        set_up beside-none $small server.mode=async server.count=$((ranks / 2)) device.ranks=$ranks
+        [ $ranks -eq 4 ] || set_up beside-none $small server.count=0 device.ranks=1
+        expect 0 "$bin" eval base.ini beside-none.ini
+        awk -v want="$last" '$1 == "step" { n += ($4 - want) ^ 2 < 1e-8 } END { exit n != 1 }' "$out" ||
+            fail "the run's loss was $last"
+        expect 0 "$bin" sample base.ini beside-none.ini --prompt a -o sample.tokens=4
+        expect 0 "$bin" bench base.ini beside-none.ini --steps 2
+    done
 }
 
 # --- stopped, and lost ------------------------------------------------------------------------------------------------
@@ -537,6 +552,7 @@ try norms_are_means_of_shares
 try waits_are_of_the_period
 try what_is_not_finite_is_left_out
 try plan_counts_it
+try others_need_no_servers
 try clicks_repeat
 try killed_and_repeated
 try killed_ranks_count_once
