@@ -81,6 +81,8 @@ rows_any_layout() {
     for run in on-cold on-4-cold; do
         cold=$(sed -n 's/^{"t":"step","step":4,.*"rows":\([0-9]*\),"cold_rows":\([0-9]*\).*/\1 \2/p' "runs/$run/log.jsonl")
         [ "${cold#* }" -gt $((${cold% *} / 2)) ] || fail "$run: $cold rows, and of them in files"
+        grep -q "^{\"t\":\"step\",\"step\":4,.*\"rows\":${cold% *}[,}]" runs/one/log.jsonl ||
+            fail "$run has ${cold% *} rows, and one rank: $(grep '"step":4,' runs/one/log.jsonl)"
         grep -q "\"rows\":${cold% *},\"cold_rows\":${cold#* }[,}]" "runs/$run/status.json" ||
             fail "status.json: $(cat "runs/$run/status.json")"
         grep -q "^lockstep_cold_rows ${cold#* }$" "$run.prom" || fail "metrics: $(grep rows "$run.prom")"

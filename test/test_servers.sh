@@ -111,7 +111,17 @@ ROWS
 ROWS
 }
 
-# --- what is said of it -----------------------------------------------------------------------------------------------
+# Of the moments each of two workers keeps so much as the weight says, of what a server keeps; without one nothing.
+others_keep_by_weight() {
+    for weight in 0 0.25 0.5 1; do
+        settings weighs device.ranks=3 model.embed=512 model.layers=4 server.count=1 parallel.zero=1 server.weight=$weight
+        expect 0 "$bin" plan base.ini weighs.ini
+        awk -v w=$weight '$1 == "moments" { print w, $2, $8 + 0 }' "$out" >>weights
+    done
+    awk 'NR == 1 { all = $2; n += $3 == 0 }
+        NR > 1 { n += ($3 / $2 / $1 - 1) ^ 2 < 0.05 ^ 2 && ($2 * (1 + 2 * $1) / all - 1) ^ 2 < 0.05 ^ 2 }
+        END { exit n != 4 }' weights || fail "by weights, a server and a worker keep: $(tr '\n' ';' <weights)"
+}
 
 # A rank of another node keeps a copy of what a server, or a worker, has in its snapshots. So with two ranks on two nodes
 # each has room for what both have.
@@ -216,6 +226,7 @@ try as_one_rank
 try with_codes
 [ "${MATRIX:-some}" = some ] || try other_models
 try is_told
+try others_keep_by_weight
 try room_for_copies
 try goes_on_with_others
 try a_server_is_lost
