@@ -346,6 +346,18 @@ plan_counts_it() {
         fail "not two thirds of what a worker sends and reads are between nodes: $(grep 'by all' "$out")"
 }
 
+# Weights travel as they are computed with: in 16 bits a server sends half as much, and less than a worker sends gradients.
+pulls_are_planned() {
+    for type in fp32 bf16; do
+        set_up pulls $small device.ranks=3 server.mode=async model.embed=64 precision.compute=$type
+        expect 0 "$bin" plan base.ini pulls.ini
+        awk '/sent by a rank/ { print $5; exit }' "$out"
+    done >sent
+    [ "$(wc -l <sent)" -eq 2 ] || fail "expected two plans: $(cat sent)"
+    awk 'NR == 1 { all = $1 } END { exit !($1 < 0.8 * all) }' sent ||
+        fail "the busiest rank sends $(tr '\n' ' ' <sent)bytes in FP32 and in BF16"
+}
+
 # Who evaluates, writes or times such a run is one rank, or ranks that wait for all.
 others_need_no_servers() {
     served beside-none device.ranks=4 server.count=2 server.mode=async
@@ -552,6 +564,7 @@ try norms_are_means_of_shares
 try waits_are_of_the_period
 try what_is_not_finite_is_left_out
 try plan_counts_it
+try pulls_are_planned
 try others_need_no_servers
 try clicks_repeat
 try killed_and_repeated
