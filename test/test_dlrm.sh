@@ -300,6 +300,9 @@ refused() {
         expect 78 timeout 100 "$bin" $verb base.ini refused.ini
         says "[model] demand_mb: 100 bytes don't hold a row of 4 and what moves rows: expected at least 0.000"
     done
+    settings refused model.demand=yes model.demand_mb=1000000000 # what rows may take counts before they are there
+    expect 78 timeout 100 "$bin" base.ini refused.ini
+    says "this run needs 1000000.0 GB of memory, and "
     while IFS='|' read -r set says; do  # set: as for a shell
         eval "settings refused $set"
         expect 78 "$bin" check base.ini refused.ini
