@@ -125,6 +125,12 @@ struct comm {
 
 static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
 static inline int comm_racks(const comm *c) { return c->place[c->world - 1].rack + 1; }
+// Ranks of this rank's node, with it.
+static inline int comm_near(const comm *c) {
+    int n = 0;
+    for (int r = 0; r < c->world; r++) n += c->place[r].node == c->place[c->rank].node;
+    return n;
+}
 
 static inline bool comm_joined(const comm_place *a, const comm_place *b) {
     return a->node == b->node && a->join == b->join;

@@ -155,7 +155,7 @@ typedef struct ceilings {
     bool cuda;
     const char *unit;  // of a CPU: the instruction that multiplies
     double bandwidth, flops[INT32];
-    double disk, disk_least;  // offload = nvme: of all walks the quickest one, and the slowest
+    double disk, disk_least;  // offload = nvme: of both walks the quicker one, and the slower
 } ceilings;
 
 static err_t leave(void *ctx, const zero_piece *part, tensor *value) {
@@ -163,19 +163,16 @@ static err_t leave(void *ctx, const zero_piece *part, tensor *value) {
     return ERR_OK;
 }
 
-// offload = nvme: walks over this rank's file as an update does, which leaves all as it is; the other ranks' walks go
-// on beside them. bytes/s, read and written together.
+// offload = nvme: a walk over this rank's file as an update's, which leaves all as it is; the other ranks' walks go on
+// beside it. bytes/s, read and written together.
 static err_t measure_disk(session *x, ceilings *to) {
-    enum { WALKS = 3 };
     train_state *t = &x->state;
     if (!state_spills(t) || !spilled_bytes(&t->spilled)) return ERR_OK;
-    for (int k = 0; k < WALKS; k++) {
-        double began = clock_now();
-        TRY(spilled_walk(&t->spilled, SPILL_UPDATE, leave, NULL));
-        double rate = 2 * (double)spilled_bytes(&t->spilled) / (clock_now() - began);
-        to->disk = fmax(to->disk, rate);
-        to->disk_least = to->disk_least > 0 ? fmin(to->disk_least, rate) : rate;
-    }
+    double began = clock_now();
+    TRY(spilled_walk(&t->spilled, SPILL_UPDATE, leave, NULL));
+    double rate = 2 * (double)spilled_bytes(&t->spilled) / (clock_now() - began);
+    to->disk = fmax(to->disk, rate);
+    to->disk_least = to->disk_least > 0 ? fmin(to->disk_least, rate) : rate;
     return ERR_OK;
 }
 
@@ -265,10 +262,8 @@ static err_t check_save(const session *x) {
 static double disk_share(const session *x) {
     const spilled *f = &x->state.spilled;
     struct statvfs fs;
-    int ranks = 0;
-    for (int r = 0; r < x->ranks->world; r++) ranks += x->ranks->place[r].node == x->ranks->place[x->ranks->rank].node;
     if (statvfs(f->o.dir, &fs) != 0) return 0;
-    return (double)fs.f_bavail * (double)fs.f_frsize / ranks + (double)spilled_bytes(f);
+    return (double)fs.f_bavail * (double)fs.f_frsize / comm_near(x->ranks) + (double)spilled_bytes(f);
 }
 
 static err_t save_costs(const session *x, const profile_line *line, int lines, const ceilings *top) {

@@ -15,15 +15,9 @@ static costs_time times(costs_time t, double n) { return (costs_time){t.s * n, t
 
 // --- what is sent ----------------------------------------------------------------------------------------------------
 
-static int near_ranks(const comm *c) {
-    int n = 0;
-    for (int r = 0; r < c->world; r++) n += c->place[r].node == c->place[c->rank].node;
-    return n;
-}
-
 // Inside a node first, then between nodes, then between racks.
 costs_time price_call(const costs *c, const comm *group, costs_call call, comm_cost sent) {
-    int near = near_ranks(group);
+    int near = comm_near(group);
     costs_time t = {0};
     if (sent.sent > sent.sent_far)
         t = costs_add(t, costs_of_call(c, call, COSTS_NODE, near, (double)(sent.sent - sent.sent_far)));
