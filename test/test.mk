@@ -141,7 +141,7 @@ READERS   := $(addprefix build/asan/test/test_,config config_keys serving runlog
              fields pieces foreign_members)
 MORE_ASAN := $(addprefix build/asan/test/test_,$(SAN_ALONE) writer team comm channels \
              ranks pipes pipe_plan door durable evaluate answers log tensorboard watch alarms alarms_slow http metrics \
-             spill search table step_rows)
+             spill search table table_file step_rows)
 ASAN_KERNELS := $(addprefix build/asan-kernels/test/test_,slices tokens sample likelihood)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) PLAIN_PAIRED="$(NARROW)" all tests fuzzers
@@ -155,7 +155,7 @@ asan: deps all
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
               PLAIN="$(NARROW)" PLAIN_PAIRED="$(PAIRS)"
 TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board flight spill table \
-              step_rows)
+              table_file step_rows)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
              sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
 tsan-programs: all

@@ -2,26 +2,13 @@
 // several groups of slots in a file, they have the rows of a table that is all in memory, the limit holds, and what is
 // cleared begins anew. Wide rows have the bits of a plain loop. Rows of others are refused, and blocks that a disk does
 // not read or write are named.
-#include "comm/server/table.h"
-#include "test/support/expect.h"
 #include "test/support/place.h"
+#include "test/support/tables.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static row_table *open_table(const row_options *o) {
-    row_table *t;
-    assert_ok(row_table_open(&t, o));
-    return t;
-}
-
-static int by_key(const void *a, const void *b) {
-    return row_less(*(const row_key *)a, *(const row_key *)b) ? -1 : row_less(*(const row_key *)b, *(const row_key *)a);
-}
 
 // n ids of a table from `first` on, each `step` after the one before, in order of their keys.
-static void make_keys(row_key *key, int64_t n, uint64_t first, uint64_t step) {
+static void keys_apart(row_key *key, int64_t n, uint64_t first, uint64_t step) {
     for (int64_t i = 0; i < n; i++) key[i] = row_key_of(first % 2, first + (uint64_t)i * step);
     qsort(key, (size_t)n, sizeof *key, by_key);
 }
@@ -47,7 +34,7 @@ static void grow_both(row_table *all, row_table *t) {
     float *g = calloc(BATCH, sizeof *g);
     for (int i = 0; i < BATCH; i++) g[i] = (float)(i % 7) - 3;
     for (int first = 0; first < MANY + 3; first += first < MANY ? BATCH : 1) {
-        make_keys(key, BATCH, (uint64_t)(first % MANY), first < MANY ? 1 : MANY / BATCH);
+        keys_apart(key, BATCH, (uint64_t)(first % MANY), first < MANY ? 1 : MANY / BATCH);
         assert_ok(row_table_update(all, &(row_list){BATCH, key, g}, &by));
         assert_ok(row_table_update(t, &(row_list){BATCH, key, g}, &by));
         assert_ok(row_table_cool(t));
@@ -93,7 +80,7 @@ static void test_wide_rows(void **state) {
         row_table *t = open_table(&o);
         row_key key[N];
         float row[N][WIDEST], sum[N] = {0}, g[N * WIDEST], seen[N * WIDEST];
-        make_keys(key, N, 0, 1);
+        keys_apart(key, N, 0, 1);
         for (int k = 0; k < N; k++) row_initial(&o, key[k], row[k]);
         for (int step = 0; step < STEPS; step++) {
             const row_rules by = {.factor = 0.3f, .lr = 0.1f, .eps = 1e-8f};
@@ -170,7 +157,7 @@ static void test_blocks_that_fail_are_named(void **state) {
     float row[5];
     fault_list faults;
     int64_t hot = 0, slots = 0;
-    make_keys(key, 2 * NEW, 0, 1);
+    keys_apart(key, 2 * NEW, 0, 1);
     static const char *const when[] = {"spill_read@1000000000", "spill_write@1", "spill_write@2", "spill_read@1"};
     for (int k = 0; k < 4; k++) {
         assert_ok(fault_parse(&faults, when[k]));
