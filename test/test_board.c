@@ -31,6 +31,8 @@ static void the_first_sight_of_a_loss_counts(void **state) {
     assert_true(b->lost_at == 12.5 && b->alive_at == 11.5);
     board_lost(b, 12.375, 12.375);
     assert_true(b->lost_at == 12.375 && b->alive_at == 11.5);
+    board_lost(b, 12.25, 0);  // only the nodes know
+    assert_true(b->lost_at == 12.25 && b->alive_at == 11.5);
     free(b);
 }
 

@@ -83,8 +83,11 @@ static void the_right_rank_0_is_waited_for(void **state) {
 // --- over ------------------------------------------------------------------------------------------------------------
 
 static void work_until_it_ends(scene *s, team *t, result *r) {
-    (void)s, (void)r;
+    (void)s;
+    double known = 0;
+    r->alive_at = -1;
     poll(&(struct pollfd){.fd = team_fd(t), .events = POLLIN}, 1, 20000);
+    if (team_query(t) != ERR_OK) team_failed_at(t, &known, &r->alive_at);
 }
 
 static void all_were_ended(scene *s) {
@@ -95,6 +98,7 @@ static void all_were_ended(scene *s) {
         assert_int_equal(r->after, ERR_UNAVAILABLE);
         assert_text(r->later, "the nodes have ended this world");
         assert_true(r->left);
+        assert_true(r->alive_at == 0);  // it is for the nodes to say since when
     }
 }
 

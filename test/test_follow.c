@@ -173,6 +173,23 @@ static void each_loss_has_its_own_time(void **state) {
     drop(w);
 }
 
+// Another node's ranks were told before this node was, and ours have left with them: the silence counts all the same.
+// Where a rank of ours has seen the end itself, and the nodes put out who has ended, it is that end which counts.
+static void a_silence_is_one_for_who_hears_of_it_late(void **state) {
+    (void)state;
+    for (int seen = 0; seen < 2; seen++) {
+        crew *w = a_crew_in_a_world(1);
+        add_ranks(w);
+        board_lost(w->b, 99, seen ? 98 : 0);
+        healing_left(w->h, 0, 99.5), look(w, 99.5);
+        healing_left(w->h, 1, 99.75), look(w, 99.75);
+        decide(w, 2, DECREE_HEAL), w->ruling->silent_s = 5, look(w, 100);
+        assert_true(w->entered == 2 && w->news.failed_at == (seen ? 98 : 95) && w->news.lost_at == 99);
+        assert_true(w->news.left_at == 99.75 && w->alive_at == 0);
+        drop(w);
+    }
+}
+
 // The ranks that are left move up, and are named as what they are then.
 static void who_is_left_moves_up(void **state) {
     (void)state;
@@ -292,6 +309,7 @@ int main(void) {
                                        cmocka_unit_test(after_a_turn_a_loss_is_one_again),
                                        cmocka_unit_test(another_life_is_no_member),
                                        cmocka_unit_test(each_loss_has_its_own_time),
+                                       cmocka_unit_test(a_silence_is_one_for_who_hears_of_it_late),
                                        cmocka_unit_test(who_is_left_moves_up),
                                        cmocka_unit_test(who_follows_a_lost_node_keeps_its_machine),
                                        cmocka_unit_test(what_is_in_memory_is_saved_first),

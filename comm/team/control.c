@@ -114,7 +114,7 @@ void team_record(team *t, err_t code, const char *text, double alive_at) {
         err_set(code, "%s", text);
         t->why = *err_last();
         t->failed_at = clock_now();
-        t->alive_at = alive_at > 0 && alive_at < t->failed_at ? alive_at : t->failed_at;
+        t->alive_at = alive_at < 0 ? 0 : alive_at > 0 && alive_at < t->failed_at ? alive_at : t->failed_at;
         err_restore(&saved);
         atomic_store(&t->failed, (int)code);
         ring(t->news);
@@ -216,7 +216,8 @@ static void take_frame(watcher *w, conn *c, const frame *f) {
         c->number = f->number;
         feel_pulse(w->t, c, f->code);
     } else if (f->type == FRAME_FAIL) {
-        team_record(w->t, f->code ? (err_t)f->code : ERR_UNAVAILABLE, f->text, w->now - 1e-6 * (double)f->number);
+        double alive_at = f->number < 0 ? -1 : w->now - 1e-6 * (double)f->number;
+        team_record(w->t, f->code ? (err_t)f->code : ERR_UNAVAILABLE, f->text, alive_at);
     } else if (f->type == FRAME_BYE) {
         c->bye_heard = true;
     }
@@ -285,7 +286,7 @@ static void pass_on_failure(watcher *w) {
     team *t = w->t;
     if (w->passed_on || atomic_load(&t->failed) == ERR_OK) return;
     frame f = {.type = FRAME_FAIL, .code = (uint32_t)t->why.code};
-    f.number = (int64_t)(1e6 * (t->failed_at - t->alive_at));
+    f.number = t->alive_at == 0 ? -1 : (int64_t)(1e6 * (t->failed_at - t->alive_at));
     snprintf(f.text, sizeof f.text, "%s", t->why.text);
     say_to_all(w, &f);
     w->passed_on = true;
@@ -351,7 +352,7 @@ static void *watch(void *arg) {
         w.now = clock_now();
         for (int i = 0; i < t->controls; i++)
             if (w.poll[1 + i].revents || silent(&w, &t->control[i])) hear(&w, &t->control[i]);
-        if (w.poll[1 + t->controls].revents) team_record(t, ERR_UNAVAILABLE, "the nodes have ended this world", 0);
+        if (w.poll[1 + t->controls].revents) team_record(t, ERR_UNAVAILABLE, "the nodes have ended this world", -1);
         judge_silence(&w);
         pass_on_failure(&w);
         if (w.now >= w.beat_at) beat(&w);

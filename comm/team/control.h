@@ -21,7 +21,8 @@ typedef enum frame_type {
     FRAME_GO = 1,  // rank 0: all are here
     // sign of life; text, step, number: what the sender is doing; code: how much it has done (rank 0: the team's pulse)
     FRAME_BEAT,
-    FRAME_FAIL,      // the run is over: code and text; number: microseconds since who is lost was heard last
+    FRAME_FAIL,      // the run is over: code and text; number: microseconds since who is lost was heard last, -1: the
+                     // nodes have ended this world
     FRAME_BYE,       // nothing follows, and nothing more is expected
     FRAME_ASK,       // rank 0, before it decides: say your settings
     FRAME_SETTINGS,  // text: a piece of them; code: it is the last one

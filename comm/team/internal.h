@@ -43,7 +43,7 @@ static inline const char *rank_text(const launch *at, int rank, char dst[COMM_NA
 }
 
 // Records a failure, if it is the first, and wakes the threads that wait for one. alive_at: when who is lost was heard
-// last, where only silence gave that away; 0: it has just ended.
+// last, where only silence gave that away; 0: it has just ended; negative: the nodes have ended this world.
 void team_record(team *t, err_t code, const char *text, double alive_at);
 
 // --- comm/team/door.c: making connections ----------------------------------------------------------------------------

@@ -162,7 +162,7 @@ err_t team_take_link(team *t, int channel, int rank, team_link *out);
 err_t team_query(team *t);
 
 // Once team_query fails: when this rank knew it, and when who is lost was alive for certain: earlier, where only its
-// silence gave it away. Seconds of clock_now.
+// silence gave it away; 0: the nodes have ended this world, and know that. Seconds of clock_now.
 void team_failed_at(const team *t, double *known, double *alive);
 
 // Records a failure found by a transport or by the trainer, and reports it to all ranks. The first one wins. Returns

@@ -38,6 +38,7 @@ typedef struct result {
     char text[ERR_TEXT], later[ERR_TEXT];
     double join_s, noticed_s, leave_s;  // durations; noticed_s: from board->moment
     double silent_s;                    // for how long the lost one had been silent, as this rank knows
+    double alive_at;                    // as of team_failed_at
     int links;                          // that carried bytes both ways
     team_link link[RANKS];
     long grown_kb;

@@ -49,7 +49,7 @@ static void earliest(_Atomic double *to, double at) {
 
 void board_lost(board *b, double lost_at, double alive_at) {
     earliest(&b->lost_at, lost_at);
-    earliest(&b->alive_at, alive_at);
+    if (alive_at > 0) earliest(&b->alive_at, alive_at);
 }
 
 void board_name_device(board_rank *r, const char *bus_id) {

@@ -144,7 +144,7 @@ typedef struct board {
     // Each rank writes the same.
     _Atomic int64_t bad_steps, bad_limit;
     // Of the world that is being left, seconds of clock_now: when the first rank of this node knew that another one was
-    // lost, and when that one was alive for certain. 0: no rank has said so.
+    // lost, and when that one was alive for certain. 0: no rank has said so, or only the nodes know.
     _Atomic double lost_at, alive_at;
     _Atomic int64_t rollbacks;  // how often the run went back from a spike of its loss ([optimizer] rollback)
     atomic_int heals;  // worlds that ended with a loss, and were followed by another one: set by the supervisor
@@ -193,7 +193,7 @@ static inline board_rank *board_place(board *b, int local) { return b && local <
 // While its process has ended: another one is to begin.
 void board_restart(board_rank *r);
 
-// In a rank that has lost another one: of the ranks of a node the earliest counts.
+// In a rank that has lost another one: of the ranks of a node the earliest counts. alive_at 0: only the nodes know.
 void board_lost(board *b, double lost_at, double alive_at);
 
 // Its device: the rank says it once; others see "" until then.

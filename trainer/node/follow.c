@@ -56,11 +56,17 @@ static bool is_planned(const council_record *r) {
     return r->kind == DECREE_JOIN || r->kind == DECREE_DRAIN || r->kind == DECREE_EVICT;
 }
 
+// A node is put out for its silence. Our ranks may have left before this: those of another node were the first to know.
+static void note_silence(crew *w, double now) {
+    const node_ruling *told = w->ruling;
+    bool put_out = told->has_record && told->record.epoch != w->entered && told->silent_s > 0;
+    if (put_out && w->alive_at == 0) w->alive_at = now - told->silent_s;
+}
+
 static void leave_epoch(crew *w, double now) {
     const council_record *r = &w->ruling->record;
     fault_kill(&w->faults, FAULT_FOLLOW);
     if (!is_planned(r) || (w->turn_at && now >= w->turn_at + turn_s)) {
-        if (w->h->failed_at == 0) w->alive_at = now - w->ruling->silent_s;
         end_world(w, now);
         return;
     }
@@ -227,6 +233,7 @@ static int follow(crew *w, const config *c, double now) {
         return w->locals;
     }
     const node_ruling *told = w->ruling;
+    note_silence(w, now);
     if (told->has_record && told->record.epoch != w->entered && healing_inside(w->h)) leave_epoch(w, now);
     if (w->h->failed_at) atomic_store(&w->b->failed, 1);
     if (is_member(w) && told->record.epoch > w->entered && healing_ready(w->h)) give_epoch(w, c, now);

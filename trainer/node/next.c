@@ -180,8 +180,8 @@ yard_news crew_news(const crew *w, double now) {
     yard_news n = {.failed_at = h->failed_at ? h->failed_at : now, .high = h->high};
     double lost_at = atomic_load(&w->b->lost_at), alive_at = atomic_load(&w->b->alive_at);
     n.left_at = h->out_at > n.failed_at ? h->out_at : n.failed_at;
+    if (alive_at == 0) alive_at = w->alive_at;  // no rank has seen it: the nodes have
     if (alive_at > 0 && alive_at < n.failed_at) n.failed_at = alive_at;
-    if (w->alive_at > 0 && w->alive_at < n.failed_at) n.failed_at = w->alive_at;
     n.lost_at = lost_at > n.failed_at ? lost_at : n.failed_at;
     return n;
 }
