@@ -4,6 +4,7 @@
 # is not supported is refused in words. LAYOUTS=every: in every layout, and what can be learnt is learnt
 # (test/check_dlrm.sh).
 . test/support/lib.sh
+. "$top/test/support/net.sh"
 . "$top/test/support/trained.sh"
 . "$top/test/support/dealt.sh"
 
@@ -111,6 +112,26 @@ rows_killed() {
     expect 0 timeout 100 "$bin" base.ini again.ini
     hashes again >again.hashes
     same one.hashes again.hashes "the hashes of a run that was killed and went on with 2 ranks"
+}
+
+# Of two machines each has the rows of its own rank, and the manifest says where they are.
+rows_of_two_machines() {
+    on="model.demand=yes parallel.zero=1"
+    trained one $on
+    head -c 32 /dev/urandom >secret
+    near 1 1
+    settings machines $on cluster.nodes="$list" cluster.port=$port
+    boot machines
+    ended 0
+    at=$(ls -d node0/runs/machines/ckpt/step-*)
+    [ "$(sed -n 's/^ "hash": "\(.*\)",/hash \1 /p; s/^ "state_hash": "\(.*\)",/ state_hash \1/p' "$at/manifest.json" |
+        tr -d '\n')" = "$(tail -n 1 one.hashes)" ] || fail "two machines: $(grep hash "$at/manifest.json")"
+    for k in 0 1; do
+        [ "$(grep -A2 "\"name\": \"table-0000$k" "$at/manifest.json" | tail -n 1)" = \
+            "   \"host\": \"$(host $k)\"," ] || fail "the rows of rank $k are said to be elsewhere"
+        [ -s node$k/runs/machines/ckpt/step-*/table-0000$k-of-00002.safetensors ] ||
+            fail "the rows of rank $k are not on its machine"
+    done
 }
 
 # Where the first step is skipped, no rank has a row when it is saved, and there is no file of any.
@@ -360,6 +381,7 @@ try sixteen_bits
 try rows_as_pytorch
 try rows_any_layout
 try rows_killed
+try rows_of_two_machines
 try rows_of_none
 try rows_resumed
 try rows_in_files

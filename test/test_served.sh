@@ -163,12 +163,15 @@ counts_are_those_of_its_record() {
         $1 == "end" { late[steps] += late[steps + 1]; late[steps + 1] = 0 }
         /mode hybrid$/ { hybrid = 1 }
         END {
-            for (k = 1; k <= steps; k++) printf "%d %.3f %d\n", k, stale[k], late[k]
+            for (k = 1; k <= steps; k++) { printf "%d %.3f %d\n", k, stale[k], late[k]; all += late[k] }
+            print pushes " applied, " all + 0 " too late"
             for (k = 0; k < 16; k++)
                 if (class[k]) printf "%s in %.1f %%\n", k < 2 ? k : 2 ^ (k - 1) " to " 2 ^ k - 1, 100 * class[k] / pushes
         }' "runs/$1/served-0.log" >want
     sed -n 's/.*"step":\([0-9]*\),.*"stale":\([^,]*\),"late":\([0-9]*\),.*/\1 \2 \3/p' "runs/$1/log.jsonl" |
         awk '{ printf "%d %.3f %d\n", $1, $2, $3 }' >found
+    sed -n 's/.*"kind":"served".*"\([0-9]* gradients.*\); updates since.*/\1/p' "runs/$1/events.jsonl" |
+        awk '{ print $1 " applied, " $4 + 0 " too late" }' >>found
     sed -n 's/.*"kind":"served".*weights were read: \([^"]*\)".*/\1/p' "runs/$1/events.jsonl" | sed 's/, /\n/g' >>found
     same want found "runs/$1/log.jsonl and events.jsonl, and what its record says,"
 }
@@ -381,6 +384,8 @@ killed_and_repeated() {
     expect 69 train killed
     grep -q '^period 11 15' runs/killed/served-0.log || fail "it was killed too early"
     [ ! -d runs/killed/ckpt/step-00000020 ] || fail "it was killed too late"
+    grep -Eq 'in (ask for a share|share|pull weights|reduce gradients) [0-9]+ of step 1[0-9]: rank 4 \(localhost, server\) is lost' runs/killed/events.jsonl ||
+        fail "what a worker did meanwhile: $(grep lost runs/killed/events.jsonl)"
     sed -i '/^faults/d' killed.ini
     expect 0 train killed
     for each in 1 6 11 16 21; do

@@ -136,7 +136,9 @@ static err_t end_push(const served *x, int64_t ticket, int64_t first_lane) {
 
 static err_t run_ticket(const served *x, loader *data, int64_t ticket) {
     step_runner *r = x->r;
-    const int64_t step = serving_step(&x->rules, ticket), first_lane = serving_share(&x->rules, ticket) * x->lanes;
+    const int64_t step = serving_step(&x->rules, ticket), share = serving_share(&x->rules, ticket),
+                  first_lane = share * x->lanes;
+    r->ranks->phase = (comm_phase){"share", step, share};
     TRY(ask_for_samples(x, data, step, first_lane));
     r->together.step = step;
     r->lane_shift = first_lane - r->ranks->rank * x->lanes;
@@ -252,6 +254,7 @@ err_t served_period(served *x, loader *data, int64_t first, int64_t last, served
     r->inputs.waited_s = 0;
     r->inputs.failed.code = ERR_OK;
     r->together.step = first;
+    r->ranks->phase = (comm_phase){serves(x) ? "serve workers" : "ask for a share", first, 0};
     memset(x->step, 0, (size_t)(last - first + 1) * sizeof *x->step);
     TRY(run_here(x, data, first, last));
     TRY(meet(x, first, last));
