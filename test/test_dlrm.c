@@ -61,7 +61,8 @@ static void a_new_model_begins_as_it_says(void **state) {
     model_close(m);
 }
 
-// Two a product, and as many twice backward: of one more table those with all vectors that are there, and of the top.
+// Two a product, and as many twice backward, but for the numbers of a click, which have no gradient: of one more table
+// those with all vectors that are there, and of the top.
 static void a_table_costs_its_pairs(void **state) {
     (void)state;
     model *m[2];
@@ -69,6 +70,7 @@ static void a_table_costs_its_pairs(void **state) {
         m[k] = open_dlrm((dlrm_options){
             .dense = 13, .tables = TABLES + k, .rows = ROWS, .embed = EMBED, .bottom = "40", .top = "50 30"});
     assert_true(m[1]->block[0].flops - m[0]->block[0].flops == 6.0 * (TABLES + 1) * EMBED);
+    assert_true(m[0]->block[0].flops == 4.0 * 13 * 40 + 6.0 * 40 * EMBED + 6.0 * (TABLES + 1) * TABLES / 2 * EMBED);
     assert_true(m[0]->block[1].flops == 6.0 * WIDE * 50);
     assert_true(m[1]->block[1].flops - m[0]->block[1].flops == 6.0 * (TABLES + 1) * 50);
     model_close(m[0]), model_close(m[1]);

@@ -99,7 +99,7 @@ static void backward(lowering *L, int op, const operation *o) {
 
 static double flops(const model *m, const operation *o) {
     const param *w = &m->param[o->at.w];
-    int products = 3 - (!m->stream && !w->block) - param_is_frozen(w);  // the model's input has no gradient
+    int products = 3 - !w->hidden - param_is_frozen(w);  // the model's input has no gradient
     return 2 * products * (double)(o->rows ? o->rows : m->stream ? m->context : 1) * (double)shape_count(2, w->size);
 }
 
