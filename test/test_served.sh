@@ -384,7 +384,8 @@ killed_and_repeated() {
     expect 69 train killed
     grep -q '^period 11 15' runs/killed/served-0.log || fail "it was killed too early"
     [ ! -d runs/killed/ckpt/step-00000020 ] || fail "it was killed too late"
-    grep -Eq 'in (ask for a share|share|pull weights|reduce gradients) [0-9]+ of step 1[0-9]: rank 4 \(localhost, server\) is lost' runs/killed/events.jsonl ||
+    doing='in (ask for a share|share|pull weights|reduce gradients) [0-9]+ of step 1[0-9]'
+    grep -Eq "$doing: rank 4 \(localhost, server\) is lost" runs/killed/events.jsonl ||
         fail "what a worker did meanwhile: $(grep lost runs/killed/events.jsonl)"
     sed -i '/^faults/d' killed.ini
     expect 0 train killed

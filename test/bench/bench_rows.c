@@ -16,8 +16,9 @@
 //
 // With `spill` a table that has memory for a third of its rows, and the others in a file in $TMPDIR, is measured beside
 // one that has all in memory, in turns, on batches that are new in each round: a batch is looked up, updated, and the
-// step ends. Rounds before it bring the rows to where they are in a long run. Printed are both rates, their share, and
-// how many of the rows of a batch were cold.
+// step ends. Then the same once more, on rows that are all in memory now: hot ids. Rounds before it bring the rows to
+// where they are in a long run. Printed are both rates, their share, and how many of the rows of a batch were cold; and
+// both rates of hot ids.
 #include "base/clock.h"
 #include "base/fmath.h"
 #include "base/philox.h"
@@ -185,22 +186,25 @@ static err_t step_of(row_table *t, const bench *b, int64_t n, double *s) {
     return ERR_OK;
 }
 
-// rate [2] (=) of all in memory, and of a third; *cold (=) the share of rows that were read.
-static err_t spill_round(bench *b, row_table *third, uint32_t round, double rate[2], double *cold) {
+// Rates of all in memory, of a third, and both again for hot ids.
+enum { WHOLE, THIRD, WHOLE_HOT, THIRD_HOT, SPILLS };
+
+// rate [SPILLS] (=); *cold (=) the share of rows that were read.
+static err_t spill_round(bench *b, row_table *third, uint32_t round, double rate[SPILLS], double *cold) {
     fault_list *reads = row_table_about(third)->faults;
-    double s[2] = {0};
+    double s[SPILLS] = {0};
     int64_t rows = 0;
     long before = atomic_load(&reads->seen[FAULT_SPILL_READ]);
     make_ids(b, round);
     for (int k = 0; k < BATCHES; k++) {
         int64_t n = row_unique(b->id + (int64_t)k * IDS, IDS, TABLES, b->key, b->at, b->scratch, b->more);
         rows += n;
-        for (int turn = 0; turn < 2; turn++) {
-            int which = (turn + k) % 2;
-            TRY(step_of(which ? third : b->table, b, n, &s[which]));
+        for (int turn = 0; turn < SPILLS; turn++) {
+            int which = turn / 2 * 2 + (turn + k) % 2;
+            TRY(step_of(which % 2 ? third : b->table, b, n, &s[which]));
         }
     }
-    for (int k = 0; k < 2; k++) rate[k] = 1e-6 * (double)rows / s[k];
+    for (int k = 0; k < SPILLS; k++) rate[k] = 1e-6 * (double)rows / s[k];
     *cold = (double)(atomic_load(&reads->seen[FAULT_SPILL_READ]) - before) / (double)rows;
     return ERR_OK;
 }
@@ -209,7 +213,7 @@ static err_t run_spill(int64_t rows, int64_t width) {
     bench b = {.rows = rows, .width = width};
     row_table *third;
     fault_list faults;
-    double rate[2], cold, of[2][ROUNDS], read = 0;
+    double rate[SPILLS], cold, of[SPILLS][ROUNDS], read = 0;
     const char *dir = getenv("TMPDIR");
     if (!open_bench(&b)) return err_set(ERR_INTERNAL, "no memory for tables of %" PRId64 " rows", rows);
     TRY(fault_parse(&faults, "spill_read@1000000000"));  // counts reads
@@ -222,13 +226,15 @@ static err_t run_spill(int64_t rows, int64_t width) {
     for (uint32_t k = 0; k < BEFORE + ROUNDS; k++) {
         TRY(spill_round(&b, third, k, rate, &cold));
         if (k < BEFORE) continue;
-        for (int i = 0; i < 2; i++) of[i][k - BEFORE] = rate[i];
+        for (int i = 0; i < SPILLS; i++) of[i][k - BEFORE] = rate[i];
         read += cold / ROUNDS;
     }
-    for (int i = 0; i < 2; i++) qsort(of[i], ROUNDS, sizeof of[i][0], by_size);
+    for (int i = 0; i < SPILLS; i++) qsort(of[i], ROUNDS, sizeof of[i][0], by_size), rate[i] = of[i][ROUNDS / 2];
     printf("rows of %3" PRId64
-           "  in memory %6.2f M rows/s  a third of them %6.2f, share %3.0f %%  cold %4.1f %% of a batch's rows\n",
-           width, of[0][ROUNDS / 2], of[1][ROUNDS / 2], 100 * of[1][ROUNDS / 2] / of[0][ROUNDS / 2], 100 * read);
+           "  in memory %6.2f M rows/s  a third of them %6.2f, share %3.0f %%  cold %4.1f %% of a batch's rows"
+           "  hot ids: %6.2f, %6.2f, share %3.0f %%\n",
+           width, rate[WHOLE], rate[THIRD], 100 * rate[THIRD] / rate[WHOLE], 100 * read, rate[WHOLE_HOT],
+           rate[THIRD_HOT], 100 * rate[THIRD_HOT] / rate[WHOLE_HOT]);
     row_table_close(third);
     close_bench(&b);
     return ERR_OK;
