@@ -117,6 +117,16 @@ hybrid_repeats() {
     counts_are_those_of_its_record drops 4
 }
 
+# What the log says of communication is of one step: all of a period's was not longer than the period, in which there is
+# little else to do.
+times_are_those_of_a_step() {
+    served times device.ranks=5 server.count=4 server.mode=async server.every=20 log.hash_every=0 eval.every=0 \
+        checkpoint.every=0 batch.global=2 batch.lanes=1 batch.micro=1 model.embed=256 model.context=4
+    sed -n 's/^{"t":"step",.*"ms":\([0-9.]*\),"tok.*"comm_ms":\([0-9.]*\),.*/\1 \2/p' runs/times/log.jsonl |
+        awk '{ all += $1; busy += $2; n++ } END { exit !(n == 20 && busy > 0 && busy < 3 * all) }' ||
+        fail "20 steps, and of these communication: $(sed 's/.*"ms"/ms/; s/,"comm_hidden.*//' runs/times/log.jsonl)"
+}
+
 # A record that says what no clock has to: in the last step of a period a gradient comes too late before the step is
 # closed, and two more after it.
 late_in_the_last_step() {
@@ -567,6 +577,7 @@ try rates_are_of_the_tickets
 try timeouts_count_from_the_first
 try norms_are_of_all_servers
 try norms_are_means_of_shares
+try times_are_those_of_a_step
 try waits_are_of_the_period
 try what_is_not_finite_is_left_out
 try plan_counts_it
