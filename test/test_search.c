@@ -210,18 +210,23 @@ static void state_may_be_kept_by_the_host(void **state) {
     drop_dir(dir);
 }
 
-// The INI's own layout by this table; *p: its one rank.
-static void own_layout(search_result *r, plan_rank *p, const char *dir, const char *model, const char *more,
-                       const costs *k) {
+// The INI's own layout by this table; *p: the first kind of its ranks.
+static void layout_of(search_result *r, plan_rank *p, const char *dir, const char *model, const char *more,
+                      const costs *k, const char *world) {
     config c;
     plan_world w;
     plan_ranks all;
     rank_config(&c, dir, model, more);
-    world_of(&w, "1x1");
+    world_of(&w, world);
     OK(search_run(r, &c, &w, k, &(search_free){.own = true}));
     OK(plan_ranks_open(&all, &c, &w, false));
     *p = all.kind[0];
     plan_ranks_close(&all), plan_world_close(&w);
+}
+
+static void own_layout(search_result *r, plan_rank *p, const char *dir, const char *model, const char *more,
+                       const costs *k) {
+    layout_of(r, p, dir, model, more, k, "1x1");
 }
 
 // Where the table knows the disk: an update takes as long as all of the file takes to come and go, or as the work on
@@ -258,6 +263,63 @@ static void state_may_be_kept_in_a_file(void **state) {
             fail_msg("%s: a step takes %g s, of which the disk %g, and %g s in memory", optimizers[of], step[2], wanted,
                      step[0]);
         assert_true(step[3] == step[1]);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// On a machine where only starting an operation, and products, take time: what Muon does in place of AdamW, counted by
+// hand. Of each of 4 layers q, k, v and the matrix after them are 32 x 32, those of the MLP 128 x 32 and 32 x 128.
+static void muon_turns_matrices(void **state) {
+    (void)state;
+    const double START = 1e9, ITERATIONS = 5, n = 32, wide = 128;
+    const double square = 6 * n * n * n, oblong = 2 * (2 * n * n * wide) + 2 * n * n * n;
+    // to its place and back, the norm and its use; a direction and a step of each of 4 tensors, and AdamW's no more
+    const double starts = 4 * (6 * (4 + ITERATIONS * 6) + 4), flops = 4 * ITERATIONS * (4 * square + 2 * oblong);
+    char *dir = rank_dir();
+    costs k;
+    plan_rank p;
+    search_result *r = malloc(sizeof *r);
+    double step[2];
+    OK(costs_parse(&k, "test",
+                   "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+                   "launch 1e15 us 0 spread\npeak fp32 1 flop/s 0 spread\nend 4\n"));
+    for (int muon = 0; muon < 2; muon++) {
+        own_layout(r, &p, dir, gpt, muon ? "[optimizer]\ntype = muon\n" : "", &k);
+        step[muon] = r->at[0].step_s;
+    }
+    if (fabs(step[1] - step[0] - starts * START - flops) > 1)
+        fail_msg("Muon takes %.0f more starts and %.0f flops, expected %.0f and %.0f",
+                 floor((step[1] - step[0]) / START), fmod(step[1] - step[0], START), starts, flops);
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// On a machine where only links take time: islands that mix twice as often send for as much longer as the plan says that
+// they send more. With overlap nothing waits for it.
+static void islands_mix_now_and_then(void **state) {
+    (void)state;
+    static const char *const overlap[] = {"", "overlap = 2\nmoments = own\n"};
+    char *dir = rank_dir(), more[256];
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    OK(costs_parse(&k, "test",
+                   "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+                   "launch 1e-9 us 0 spread\nlink node 1 bytes/s 0 us 0 spread\nend 4\n"));
+    for (int beside = 0; beside < 2; beside++) {
+        double step[2], sent[2];
+        for (int often = 0; often < 2; often++) {
+            plan_rank p;
+            snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = %d\n%s", often ? 5 : 10, overlap[beside]);
+            layout_of(r, &p, dir, gpt, more, &k, "1x2");
+            step[often] = r->at[0].step_s, sent[often] = p.mixed_each;
+        }
+        assert_true(sent[0] > 0 && fabs(sent[1] / sent[0] - 2) < 1e-9);
+        double wanted = beside ? 0 : sent[1] - sent[0];
+        if (fabs(step[1] - step[0] - wanted) > 1e-6 * step[0])
+            fail_msg("every 5 steps costs %g s more than every 10, expected %g", step[1] - step[0], wanted);
     }
     costs_free(&k);
     free(r);
@@ -497,6 +559,8 @@ static void bits_change_only_where_they_may(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
                                        cmocka_unit_test(state_may_be_kept_by_the_host),
+                                       cmocka_unit_test(muon_turns_matrices),
+                                       cmocka_unit_test(islands_mix_now_and_then),
                                        cmocka_unit_test(state_may_be_kept_in_a_file),
                                        cmocka_unit_test(a_file_may_be_all_that_fits),
                                        cmocka_unit_test(layouts_work_as_settings),

@@ -3,6 +3,8 @@
 
 #include "gpu/paper.h"
 #include "trainer/plan/plan.h"
+#include "trainer/step/muon.h"
+#include "trainer/step/outer.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
 
@@ -103,13 +105,20 @@ static double updated(const pricer *p, const zero_piece *piece) {
     return p->x->net->param[piece->row].tied < 0 ? (double)piece->count : 0;
 }
 
-// Of each piece that the optimizer updates here: an operation each.
-static costs_time pieces_time(pricer *p, const char *op, dtype type, double bytes) {
+// Rows of the state that are updated here: all, those that Muon turns as whole matrices, or those that it does not.
+typedef enum rows_of { ROWS_ALL, ROWS_TURNED, ROWS_OTHER } rows_of;
+
+static bool is_of(const pricer *p, rows_of which, const zero_piece *piece) {
+    return updated(p, piece) > 0 && (which == ROWS_ALL || p->x->state.rule[piece->row].muon == (which == ROWS_TURNED));
+}
+
+// Of each of their pieces: an operation each.
+static costs_time pieces_time(pricer *p, rows_of which, const char *op, dtype type, double bytes) {
     costs_time sum = {0};
     int count;
     const zero_piece *piece = state_pieces(&p->x->state, &count);
     for (int i = 0; i < count; i++)
-        if (updated(p, &piece[i]) > 0)
+        if (is_of(p, which, &piece[i]))
             sum =
                 costs_add(sum, op_time(p, op, (op_cost){type, {piece[i].count}, 0, bytes * (double)piece[i].count, 0}));
     return sum;
@@ -117,12 +126,12 @@ static costs_time pieces_time(pricer *p, const char *op, dtype type, double byte
 
 // offload: gradients come from the device, the host updates, and weights go back, one after the other. copied: bytes of
 // each element on the way; moved: in the host's memory.
-static costs_time host_time(const pricer *p, double copied, double moved) {
+static costs_time host_time(const pricer *p, rows_of which, double copied, double moved) {
     const costs_figure *link = &p->c->host_link, *copy = &p->c->host_copy;
     double n = 0, there, here;
     int count;
     const zero_piece *piece = state_pieces(&p->x->state, &count);
-    for (int i = 0; i < count; i++) n += updated(p, &piece[i]);
+    for (int i = 0; i < count; i++) n += is_of(p, which, &piece[i]) ? (double)piece[i].count : 0;
     there = n * copied / link->is, here = n * moved / copy->is;
     return (costs_time){there + here, there * link->spread + here * copy->spread, FROM_ROOFLINE};
 }
@@ -140,17 +149,52 @@ static costs_time walk_time(const pricer *p, int ways, costs_time done) {
 }
 
 static costs_time masters_time(pricer *p) {
-    return walk_time(p, 1, on_host(p) ? host_time(p, 0, 4) : pieces_time(p, "sum_squares", FP32, 4));
+    return walk_time(p, 1,
+                     on_host(p) ? host_time(p, ROWS_ALL, 0, 4) : pieces_time(p, ROWS_ALL, "sum_squares", FP32, 4));
 }
 
-static costs_time update_time(pricer *p) {
-    static const char *const name[] = {[OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_LARS] = "sgd"};
+// What Muon does with all slices of each matrix that are here, and what ranks that share a layer send meanwhile: the
+// very operations, on paper.
+static err_t matrices_time(pricer *p, price_time *out) {
+    train_state *t = &p->x->state;
+    stream *paper;
+    int count;
+    const zero_piece *piece = state_pieces(t, &count);
+    TRY(paper_open(&paper, see, p));
+    p->now = (costs_time){0};
+    err_t rc = ERR_OK;
+    for (int i = 0, n; i < count && rc == ERR_OK; i += n) {
+        const param *row = &p->x->net->param[piece[i].row];
+        for (n = 1; i + n < count && piece[i + n].row == piece[i].row;) n++;
+        if (!is_of(p, ROWS_TURNED, &piece[i])) continue;
+        rc = muon_orthogonalize(&t->muon, row, piece[i].slice, n, &ops_counted, paper);
+        comm_cost sent = muon_gather_cost(&t->muon, row, t->o.tensor);
+        if (sent.sent) out->merge = costs_add(out->merge, price_call(p->c, t->o.tensor, CALL_ALL_GATHER, sent));
+    }
+    out->compute = costs_add(out->compute, p->now);
+    paper_close(paper);
+    return rc;
+}
+
+// A matrix goes its own way: its direction, what Muon makes of it, and a step along that.
+static err_t update_time(pricer *p, price_time *out) {
+    static const char *const name[] = {
+        [OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_LARS] = "sgd", [OPTIMIZER_MUON] = "adamw"};
     const train_state *t = &p->x->state;
     bool apart = !state_shares_masters(t);
-    double element = (double)dtype_bytes(t->o.compute);
-    double bytes = 4 + 8.0 * (1 + state_moments(t)) + (apart ? element : 0);
-    if (on_host(p)) return walk_time(p, 2, host_time(p, 4 + element, bytes));
-    return walk_time(p, 2, pieces_time(p, name[p->x->cfg->optimizer.type], apart ? t->o.compute : FP32, bytes));
+    double element = (double)dtype_bytes(t->o.compute), weights = 8 + (apart ? element : 0);
+    double bytes = 4 + weights + 8.0 * state_moments(t);
+    dtype type = apart ? t->o.compute : FP32;
+    if (on_host(p)) {
+        // directions go to the device, and come back
+        out->compute = costs_add(walk_time(p, 2, host_time(p, ROWS_OTHER, 4 + element, bytes)),
+                                 host_time(p, ROWS_TURNED, 12 + element, 20 + weights));
+    } else {
+        out->compute = walk_time(p, 2, pieces_time(p, ROWS_OTHER, name[p->x->cfg->optimizer.type], type, bytes));
+        out->compute = costs_add(out->compute, pieces_time(p, ROWS_TURNED, "muon_direction", FP32, 16));
+        out->compute = costs_add(out->compute, pieces_time(p, ROWS_TURNED, "sgd", type, 4 + weights));
+    }
+    return matrices_time(p, out);
 }
 
 static int64_t bucket_floats(const pricer *p, int bucket) {
@@ -172,6 +216,28 @@ static err_t reduce_time(pricer *p, const action *a, price_time *out) {
     out->send = price_call(p->c, t->ranks, CALL_ALL_TO_ALL, sent);
     if (sent.sent) out->send = costs_add(out->send, floats_time(p, "add", sent.sent / 4, 12));
     return ERR_OK;
+}
+
+static comm_cost half(comm_cost c) {
+    return (comm_cost){.sent = c.sent / 2, .sent_far = c.sent_far / 2, .sent_racks = c.sent_racks / 2};
+}
+
+// Of islands, in the mean of all steps: what is sent to others there and back, and then inside. With overlap the first
+// travels beside the steps that follow.
+static costs_time mixing_time(const pricer *p) {
+    train_state *t = &p->x->state;
+    const int64_t cycle = outer_cycle(t);
+    costs_time sum = {0};
+    for (int64_t step = 1; step <= cycle; step++) {
+        if (!outer_is_due(t, step)) continue;
+        comm_cost out = half(outer_cost(t, step)), in = outer_cost_inside(t, step);
+        if (out.sent && !t->o.overlap) {
+            sum = costs_add(sum, price_call(p->c, t->o.islands, CALL_ALL_TO_ALL, out));
+            sum = costs_add(sum, price_call(p->c, t->o.islands, CALL_ALL_GATHER, out));
+        }
+        if (in.sent) sum = costs_add(sum, price_call(p->c, t->ranks, CALL_ALL_GATHER, in));
+    }
+    return times(sum, 1.0 / (double)cycle);
 }
 
 static price_time blocks_time(const price_blocks *b, const action *a) {
@@ -199,8 +265,8 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
     case ACTION_TAKE: out->compute = floats_time(p, "zero", bucket_floats(p, a->bucket), 4); break;
     case ACTION_ADD: out->compute = floats_time(p, "add", bucket_floats(p, a->bucket), 12); break;
     case ACTION_MASTERS: out->compute = masters_time(p); break;
-    case ACTION_SQUARES: out->compute = pieces_time(p, "sum_squares", FP32, 4); break;
-    case ACTION_UPDATE: out->compute = update_time(p); break;
+    case ACTION_SQUARES: out->compute = pieces_time(p, ROWS_ALL, "sum_squares", FP32, 4); break;
+    case ACTION_UPDATE: return update_time(p, out);
     case ACTION_REDUCE: return alone ? ERR_OK : reduce_time(p, a, out);
     case ACTION_GATHER:
         out->send = price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, a->first));
@@ -216,6 +282,7 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
         if (m->sends) out->send = message_time(p->c, plan_message(x, m));
         break;
     }
+    case ACTION_OUTER: out->send = mixing_time(p); break;
     case ACTION_TIE_GRADIENTS: out->send = message_time(p->c, tied_cost(t).link); break;
     default: break;
     }
