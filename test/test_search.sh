@@ -127,6 +127,33 @@ ten_thousand_devices() {
     says "search  10000 ranks on 1250 nodes" "10 of 10000 devices compute 1.2 times as long" "1250 nodes of 8 devices"
 }
 
+# found RANKS SETTING...: layouts of a run with these settings are simulated, and its own is.
+found() {
+    ranks=$1
+    shift
+    for each; do set -- "$@" -o "$each" && shift; done
+    set -- base.ini -o device.backend=cpu -o batch.lanes=16 -o device.ranks="$ranks" "$@"
+    expect 0 "$bin" plan --search --costs h100 "$@"
+    grep -Eq '^search  .* [1-9][0-9]* simulated$' "$out" || fail "with $*: $(grep '^search' "$out")"
+    expect 0 "$bin" plan --costs h100 "$@"
+}
+
+# What settings say of how ranks meet is nothing that a block has to know.
+all_settings_are_searched() {
+    islands="outer.islands=2 outer.every=10"
+    found 4 $islands outer.type=nesterov
+    found 4 $islands outer.compress=int8 outer.moments=own
+    found 4 $islands outer.fragments=h.*:5 outer.overlap=2 outer.moments=own
+    found 4 reduce.compress=int8 reduce.compress_back=int8 reduce.compress_span=2
+    found 4 reduce.compress=topk reduce.density_warmup=10 optimizer.type=sgd optimizer.grad_clip=0
+    found 4 server.count=1 server.weight=0.5 parallel.zero=1
+    for mode in async bounded hybrid; do found 5 server.count=1 parallel.zero=1 server.mode=$mode; done
+    found 4 optimizer.type=muon
+    found 4 optimizer.type=muon parallel.offload=host parallel.zero=1
+    printf '[batch]\nglobal = 16\nmicro = 1\nlanes = 8\nbn_span = 2\n[model]\ntype = resnet20\nclasses = 10\n' >images.ini
+    expect 0 "$bin" plan --search --costs h100 images.ini -o device.backend=cpu -o device.ranks=4
+}
+
 mistakes_are_said() {
     printf '[cluster]\nnodes = 10\nracks = 3\n' >racks.ini
     printf '[links]\nrack_gbs = 50\n' >key.ini
@@ -160,5 +187,6 @@ try steps_are_drawn
 try failures_are_told
 try clusters_are_simulated
 try ten_thousand_devices
+try all_settings_are_searched
 try mistakes_are_said
 finish

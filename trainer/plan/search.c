@@ -92,6 +92,16 @@ static bool same_choice(const search_choice *a, const search_choice *b) {
 
 static double seconds(const price_time *t) { return t->compute.s + t->merge.s; }
 
+// How ranks add up what they have, and whom they wait for: rules refuse these settings where there are no others.
+static void leave_others(config *c) {
+    c->server.count = 0, c->server.weight = 0, c->server.mode = SERVER_SYNC;
+    c->outer.islands = c->outer.every = 1, c->outer.type = OUTER_AVERAGE, c->outer.overlap = 0;
+    c->outer.compress = CODEC_NONE, c->outer.moments = MOMENTS_MEAN, c->outer.fragments[0] = 0;
+    c->reduce.compress = SEND_ALL, c->reduce.compress_back = CODEC_NONE, c->reduce.compress_span = 1;
+    c->reduce.density_warmup = 0;
+    if (c->batch.bn_span > 1) c->batch.bn_span = 1;
+}
+
 static err_t price_alone(searcher *x, known_blocks *k) {
     search_choice one = k->of;
     session s = {0};
@@ -100,7 +110,7 @@ static err_t price_alone(searcher *x, known_blocks *k) {
     one.offload = OFFLOAD_NONE;
     one.pipeline = one.data = one.chunks = 1, one.zero = one.context > 1 ? 2 : 0, one.lanes = 1;
     settle(x->tried, x->c, &one);
-    x->tried->server.count = 0, x->tried->server.weight = 0;
+    leave_others(x->tried);
     x->tried->batch.global = one.micro;
     if (!config_would(x->tried, world)) return ERR_OK;
     err_t rc = plan_begin(&s, x->tried, 0, &(plan_world){.world = world, .place = x->w->place});
