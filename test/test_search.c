@@ -297,8 +297,8 @@ static void muon_turns_matrices(void **state) {
     drop_dir(dir);
 }
 
-// On a machine where only links take time: islands that mix twice as often send for as much longer as the plan says that
-// they send more. With overlap nothing waits for it.
+// On a machine where only links take time: islands that mix twice as often send for as much longer as the plan says
+// that they send more. With overlap nothing waits for it.
 static void islands_mix_now_and_then(void **state) {
     (void)state;
     static const char *const overlap[] = {"", "overlap = 2\nmoments = own\n"};
