@@ -413,8 +413,8 @@ static void area(void **state) {
     (void)state;
     static const struct {
         int class;
-        double chance;
-    } x[] = {{0, 0.1}, {1, 0.4}, {0, 0.4}, {1, 1}, {0, 0}, {1, 0.05}, {0, 0.99}};
+        double chance;  // also in each of the two highest buckets
+    } x[] = {{0, 0.1}, {1, 0.4}, {0, 0.4}, {1, 1}, {0, 0}, {1, 0.05}, {1, 1 - 0x1p-17}, {0, 1 - 0x3p-17}, {0, 0.99}};
     enum { N = sizeof x / sizeof *x };
     int64_t *count = calloc(2 * AUC_BUCKETS, sizeof *count);
     double pairs = 0, all = 0;

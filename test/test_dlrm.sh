@@ -217,6 +217,8 @@ rows_lost() {
         [ -e runs/lost/ckpt/step-00000001 ] || fail "$fault: there is no checkpoint"
         [ ! -e runs/lost/ckpt/step-00000004 ] || fail "$fault: the run went on"
         ! grep '"checkpoint_failed"' runs/lost/events.jsonl | grep -v rows-of-rank-1 || fail "$fault: another cause"
+        sed -n 's/^{"t":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' runs/lost/log.jsonl >said
+        ! grep -vxFf one.hashes said || fail "$fault: the log has a hash of no state"
         ! grep "compare what ranks hold" runs/lost/events.jsonl || fail "$fault: one rank waited for the other"
         settings lost $on $files device.ranks=2
         expect 0 timeout 100 "$bin" base.ini lost.ini

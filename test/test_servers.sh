@@ -142,6 +142,8 @@ is_told() {
     expect 0 "$bin" plan base.ini told.ini
     says "lanes   8 on 2 ranks, at most 4 each: 0.0 % of the time idle" "    of a server" "    of another" \
         "servers 1: the last rank runs no lanes and keeps masters and optimizer state; the others keep none"
+    expect 0 "$bin" plan base.ini told.ini -o device.ranks=8 -o parallel.tensor=2 -o parallel.slices=2 -o server.count=2
+    says "servers 4: the last ranks run no lanes and keep masters and optimizer state; the others keep none"
     start "$bin" base.ini told.ini
     until_step runs/told 20
     until_true 20 has_roles

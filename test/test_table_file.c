@@ -181,6 +181,24 @@ static void test_as_many_leave_as_have_to(void **state) {
     free(key), free(g);
 }
 
+// Rows that a checkpoint brings are those of no step: after the first one that follows none has to leave.
+static void test_rows_that_are_put_are_of_no_step(void **state) {
+    enum { N = 6000 };
+    row_options o = limited(*state, 2000);
+    row_table *t = open_table(&o);
+    row_key *key = calloc(N, sizeof *key);
+    float *g = calloc(N * D, sizeof *g);
+    make_keys(key, N, 0, 0);
+    assert_ok(row_table_update(t, &(row_list){N, key, g}, &(row_rules){1, 0.1f, 1}));
+    const int64_t frames = N - row_table_cold(t);
+    assert_ok(row_table_clear(t));
+    for (int64_t i = 0; i < frames - frames / 16; i++) assert_ok(row_table_put(t, key[i], g, 0));
+    assert_ok(row_table_cool(t));
+    assert_int_equal(row_table_cold(t), 0);
+    row_table_close(t);
+    free(key), free(g);
+}
+
 // A table whose rows all have left memory, but for those of `room` frames.
 static row_table *cold_table(const row_options *o, row_key *key, int n) {
     row_table *t = open_table(o);
@@ -416,6 +434,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rows_are_put_past_the_limit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_is_used_stays_and_a_step_pays_for_itself, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_as_many_leave_as_have_to, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_rows_that_are_put_are_of_no_step, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_are_used_again, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_of_rows_without_a_frame_are_used_again, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_a_skipped_step_ends_while_rows_are_read, place_enter, place_leave),

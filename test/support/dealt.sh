@@ -5,6 +5,7 @@ some() {
     cat <<'DEALS'
 3.1 3 parallel.zero=1 reduce.bucket_mb=0.001
 p2z3 4 parallel.pipeline=2 parallel.zero=3 parallel.recompute=block
+zb-h1 2 parallel.pipeline=2 parallel.schedule=zb-h1
 DEALS
 }
 
@@ -16,7 +17,6 @@ avx2 1 device.simd=avx2 parallel.recompute=selective
 2.0 2 parallel.zero=0
 2.2 2 parallel.zero=2 reduce.bucket_mb=0.001
 4.3 4 parallel.zero=3 reduce.bucket_mb=0.001
-zb-h1 2 parallel.pipeline=2 parallel.schedule=zb-h1
 gpipe 3 parallel.pipeline=3 parallel.schedule=gpipe
 offload 2 parallel.offload=host parallel.zero=1
 1-server 3 parallel.zero=1 server.count=1
