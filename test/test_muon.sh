@@ -87,8 +87,8 @@ refused() {
 optimizer.groups=h.0.mpl.*: frozen|wrong.ini:4: [optimizer] groups: h.0.mpl.* matches none of the 29 parameters, such as h.0.mlp.c_fc
 optimizer.groups=wte.weight: type=muon|[optimizer] groups: wte.weight: type=muon is for matrices between hidden layers, and wte.weight is none
 optimizer.groups=*: frozen|[optimizer] groups: all parameters are frozen: a run has to train some
-optimizer.groups=h.*: type=adamw|[optimizer] groups: type = muon updates matrices between hidden layers, and a gpt has none that is trained
-optimizer.groups=h.*: frozen|[optimizer] groups: type = muon updates matrices between hidden layers, and a gpt has none that is trained
+optimizer.groups=h.*: type=adamw|[optimizer] groups: type = muon updates matrices between hidden layers, such as h.0.attn.c_attn.weight, and the groups leave it none
+optimizer.groups=h.*: frozen|[optimizer] groups: type = muon updates matrices between hidden layers, such as h.0.attn.c_attn.weight, and the groups leave it none
 optimizer.groups=h.0.ln_1.weight: frozen|h.0.ln_1.weight is frozen and h.0.ln_1.bias is not, and their gradients are formed together: freeze both, as h.0.ln_1.* does
 optimizer.groups=h.*: lr=0.5 type=sgd|type=sgd: the parameters of a run may be updated by adamw and by muon side by side
 parallel.offload=nvme|offload = nvme updates chunk by chunk, and muon needs a whole matrix
@@ -106,7 +106,8 @@ muon_by_groups() {
     ! cmp -s all.hashes some.hashes || fail "groups change nothing"
     settings wrong optimizer.type=adamw "optimizer.groups=*.bias: type=muon"
     expect 78 timeout 100 "$bin" base.ini wrong.ini
-    says "[optimizer] groups: type = muon updates matrices between hidden layers, and a gpt has none"
+    says "[optimizer] groups: type = muon updates matrices between hidden layers, such as h.0.attn.c_attn.weight, " \
+        "the groups leave it none"
 }
 
 # A group's decay is that of its matrices, too.

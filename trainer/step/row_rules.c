@@ -50,6 +50,20 @@ static err_t fill(row_rule *r, const param *p, const param_groups *g, const opti
                    of->globs, p->name);
 }
 
+static err_t no_matrix(const model *net) {
+    for (int i = 0; i < net->params; i++)
+        if (net->param[i].hidden)
+            return err_set(
+                ERR_CONFIG,
+                "type = muon updates matrices between hidden layers, such as %s, and the groups leave it none: "
+                "they freeze those, give them to adamw, or name others for muon; `lockstep plan --graph` "
+                "lists all",
+                net->param[i].name);
+    return err_set(ERR_CONFIG,
+                   "type = muon updates matrices between hidden layers, and a %s has none: expected adamw, sgd or lars",
+                   net->type->name);
+}
+
 static err_t fill_all(row_rule *r, model *net, const param_groups *g, const optimizer_keys *o) {
     bool wanted = o->type == OPTIMIZER_MUON || groups_have(o->groups, OPTIMIZER_MUON), any = false;
     for (int i = 0; i < net->params; i++) {
@@ -57,12 +71,7 @@ static err_t fill_all(row_rule *r, model *net, const param_groups *g, const opti
         net->param[i].whole = r[i].muon, any |= r[i].muon;
     }
     if (!model_trained(net)) return err_set(ERR_CONFIG, "all parameters are frozen: a run has to train some");
-    if (wanted && !any)
-        return err_set(ERR_CONFIG,
-                       "type = muon updates matrices between hidden layers, and a %s has none that is trained: "
-                       "expected adamw, sgd or lars",
-                       net->type->name);
-    return ERR_OK;
+    return wanted && !any ? no_matrix(net) : ERR_OK;
 }
 
 err_t row_rules_open(row_rule **out, model *net, const optimizer_keys *o) {
