@@ -57,6 +57,16 @@ static void what_is_written_is_read(void **state) {
     close_to(again.host_copy.is, 2e9, 1e-12), close_to(again.host_copy.spread, 0.4, 1e-12);
     close_to(again.disk, 32e9, 1e-12), close_to(again.disk_copy.is, 5e8, 1e-12),
         close_to(again.disk_copy.spread, 0.3, 1e-12);
+    const costs_figure *all[][2] = {{&c.peak[FP32], &again.peak[FP32]},
+                                    {&c.copy, &again.copy},
+                                    {&c.launch, &again.launch},
+                                    {&c.link[COSTS_NODE].rate, &again.link[COSTS_NODE].rate},
+                                    {&c.link[COSTS_RACK].rate, &again.link[COSTS_RACK].rate},
+                                    {&c.reach[0].share, &again.reach[0].share},
+                                    {&c.reach[1].share, &again.reach[1].share}};
+    assert_true(again.memory == 8e9 && again.reaches == 2 && again.ops == 3 && again.comms == 3);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        close_to(all[i][1]->is, all[i][0]->is, 1e-12), close_to(all[i][1]->spread, all[i][0]->spread, 1e-12);
     OK(costs_save(&again, path));
     OK(io_read_file(path, 1 << 20, &two, &m));
     assert_string_equal(one, two);
@@ -75,8 +85,11 @@ static void what_is_written_is_read(void **state) {
     costs_free(&again);
     assert_int_equal(costs_begin(&again, path, "cpu test, 2 threads"), ERR_CONFIG);
     assert_non_null(strstr(err_last()->text, "a file of its own"));
+    assert_true(again.ops == 0 && !again.op && !again.comm);  // nothing is left of what was read
+    memset(&again, 1, sizeof again);
     OK(costs_begin(&again, "/nowhere/c.costs", "other"));
     assert_string_equal(again.device, "other");
+    assert_true(again.ops == 0 && !again.op && again.comms == 0 && again.copy.is == 0);
     costs_free(&again), costs_free(&c);
     free(one), free(two);
     drop_dir(dir);
@@ -169,6 +182,14 @@ static void times_of_shapes(void **state) {
     // what memory bounds is not faster for its flops
     x = (op_cost){FP32, {10, 10, 10}, 0, 1e9, 1};
     close_to(costs_of_op(&c, "matmul", &x).s, 1 / 0.5 + 1e-5, 1e-9);
+    // a product that memory bounds is scaled by its three matrices, none of which grows as the work does
+    costs_op line = {.name = "matmul", .type = FP32, .size = {20, 30, 50}, .s = {1, 0.1}, .calls = 3};
+    OK(costs_set_op(&c, &line));
+    c.peak[FP32].is = 0, c.launch.is = 0;
+    x = product(40, 120, 10, 0);
+    close_to(costs_of_op(&c, "matmul", &x).s, (40.0 * 10 + 10 * 120 + 40 * 120) / (20.0 * 50 + 50 * 30 + 20 * 30),
+             1e-9);
+    c.peak[FP32].is = 1e9, c.ops = 0;
     // a second wave for one tile more
     c.tiles.processors = 4, c.tiles.rows = c.tiles.columns = 100, c.tiles.lost = 1000, c.copy.is = 1e15,
     c.launch.is = 0;
@@ -198,6 +219,9 @@ static void times_of_messages(void **state) {
     assert_int_equal(t.from, FROM_ROOFLINE);
     close_to(t.s, 1e-2 + 50e-6, 1e-9), close_to(t.error / t.s, 0.2, 1e-9);
     close_to(costs_of_call(&c, CALL_MESSAGE, COSTS_SPINE, 2, 1e6).s, 1e-2 + 50e-6, 1e-9);  // the next link inside
+    costs bare = {.copy = {4e9, 0.1}};  // no link at all: half of what memory copies, and half of that is doubt
+    t = costs_of_call(&bare, CALL_MESSAGE, COSTS_RACK, 2, 1e6);
+    close_to(t.s, 5e-4, 1e-9), close_to(t.error, 2.5e-4, 1e-9);
     assert_true(costs_of_call(&c, CALL_MESSAGE, COSTS_NODE, 1, 1e6).s == 0);
     assert_true(costs_of_call(&c, CALL_MESSAGE, COSTS_NODE, 2, 0).s == 0);
     costs_free(&c);

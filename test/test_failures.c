@@ -184,6 +184,26 @@ static double drawn(const char *text, const char *name, const char *key) {
     return sum;
 }
 
+// The bars of a row follow each other, and are as long as the page says that a row is: `row` days.
+static void check_bars(const char *svg, double row, double days) {
+    double x, y, wide, at, hours, end = 0, last = -1;
+    int rows = 0, labels = 0;
+    for (const char *p = svg; (p = strstr(p, "<rect x=\"")); p++) {
+        if (sscanf(
+                p,
+                "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"10\" fill=\"%*[^\"]\"><title>%*[a-z ]: day %lf, for %lf h",
+                &x, &y, &wide, &at, &hours) != 5)
+            continue;
+        if (y != last) end = 70, rows++, last = y;
+        assert_true(fabs(x - end) < 0.03 && fabs(wide - hours / 24 / row * 1010) < 0.05);
+        end = x + wide;
+    }
+    for (const char *p = svg; (p = strstr(p, "\">day ")); p++, labels++)
+        assert_true(strtod(p + 6, NULL) == floor(5 * labels * row + 0.5));
+    assert_int_equal(rows, (int)ceil(days / row));
+    assert_int_equal(labels, (rows + 4) / 5);
+}
+
 static void drawings_have_all_of_it(void **state) {
     (void)state;
     static const char *const name[] = {"work and saves", "work that is lost", "noticing and restarting",
@@ -200,6 +220,7 @@ static void drawings_have_all_of_it(void **state) {
             OK(failures_walk(&r, add_span, &w));
             OK((svg ? failures_svg : failures_json)(&t, &r));
             assert_false(t.full);
+            if (svg) check_bars(t.at, days ? 3 : 1, r.days);
             for (int k = 0; k < FAILURE_SPANS; k++) {
                 double s = svg ? 3600 * drawn(t.at, name[k], ", for ") : 1e-6 * drawn(t.at, name[k], "\"dur\":");
                 if (fabs(s / w.s[k] - 1) > 0.01) fail_msg("%s: %.0f s are drawn of %.0f s", name[k], s, w.s[k]);

@@ -148,6 +148,11 @@ static void check_found(const char *dir, const char *model, const config *c, con
     assert_int_equal(g.data, f->is.data);
     assert_int_equal(pasted.parallel.zero, f->is.zero);
     assert_int_equal(pasted.parallel.recompute, f->is.recompute);
+    assert_int_equal(pasted.parallel.context, f->is.context);
+    assert_int_equal(pasted.parallel.slices, f->is.slices);
+    assert_int_equal(pasted.resolved.micro, f->is.micro);
+    if (f->is.pipeline > 1) assert_int_equal(pasted.parallel.schedule, f->is.schedule);
+    if (f->is.pipeline > 1) assert_int_equal(config_chunks(&pasted), f->is.chunks);
     OK(plan_ranks_open(&p, &pasted, w, false));
     for (int k = 0; k < p.kinds; k++) {
         size_t n = plan_bytes(&p.kind[k]) - p.kind[k].ring - p.kind[k].snapshots;
@@ -386,6 +391,12 @@ static void layouts_work_as_settings(void **state) {
                 assert_true(f->step_s * 1.000001 >= f->compute_s && f->bubble >= 0 && f->bubble < 1);
                 assert_true(fabs(f->compute_s + f->waits_s + f->exposed_s - f->step_s) < 1e-9 + 1e-6 * f->step_s);
                 if (n) assert_true(f->step_s >= r->at[n - 1].step_s);
+                for (int k = 0; k < n && !f->given; k++) {  // none that only looks like one before
+                    const search_found *b = &r->at[k];
+                    assert_false(b->is.tensor == f->is.tensor && b->is.pipeline == f->is.pipeline &&
+                                 b->is.micro == f->is.micro && b->is.schedule == f->is.schedule &&
+                                 f->step_s < 1.002 * b->step_s && f->memory >= b->memory);
+                }
                 if (!m) assert_int_equal(f->is.tensor, 1);  // slices = 1 decides bits
             }
             plan_world_close(&w);
