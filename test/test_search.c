@@ -153,6 +153,14 @@ static void check_found(const char *dir, const char *model, const config *c, con
     assert_int_equal(pasted.resolved.micro, f->is.micro);
     if (f->is.pipeline > 1) assert_int_equal(pasted.parallel.schedule, f->is.schedule);
     if (f->is.pipeline > 1) assert_int_equal(config_chunks(&pasted), f->is.chunks);
+    int stages = 0, blocks = 0, one;
+    for (const char *at = f->stages; sscanf(at, "%d", &one) == 1; at += strcspn(at, " "), at += *at == ' ')
+        stages++, blocks += one;
+    if (f->is.pipeline > 1 && !f->given) {  // cut by time, and all blocks are in a stage
+        assert_int_equal(stages, f->is.pipeline * f->is.chunks);
+        assert_int_equal(blocks, 2 + atoi(strstr(model, "layers = ") + 9));
+        assert_string_equal(pasted.parallel.stages, f->stages);
+    }
     OK(plan_ranks_open(&p, &pasted, w, false));
     for (int k = 0; k < p.kinds; k++) {
         size_t n = plan_bytes(&p.kind[k]) - p.kind[k].ring - p.kind[k].snapshots;
