@@ -23,6 +23,10 @@ static const char bytes_only[] =
     "lockstep costs 1\ndevice test\nmemory %g bytes\ncopy %g bytes/s 0.1 spread\nlaunch %g us 0.1 spread\n"
     "link node %g bytes/s %g us 0.1 spread\nlink rack %g bytes/s %g us 0.2 spread\nend 5\n";
 
+// One on which only links take time, one byte a second.
+static const char links_only[] = "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+                                 "launch 1e-9 us 0 spread\nlink node 1 bytes/s 0 us 0 spread\nend 4\n";
+
 static void table_of(costs *k, double memory, double slower) {
     char text[1024];
     snprintf(text, sizeof text, bytes_only, memory, 1e10 / slower, 1 * slower, 1e9 / slower, 2 * slower, 1e8 / slower,
@@ -310,17 +314,45 @@ static void muon_turns_matrices(void **state) {
     drop_dir(dir);
 }
 
-// On a machine where only links take time: islands that mix twice as often send for as much longer as the plan says
-// that they send more. With overlap nothing waits for it.
+// Where only links take time, ranks that share layers, or positions, wait for each other for as long as what they send
+// takes, and a step takes at most as long as all that is sent.
+static void who_shares_a_block_waits(void **state) {
+    (void)state;
+    static const char model[] =
+        "[model]\ntype = llama\nlayers = 2\nheads = 4\nkv_heads = 4\nembed = 32\ncontext = 512\n"
+        "vocab = 131\n[batch]\nglobal = 2\nmicro = 2\nlanes = 1\n";
+    static const char *const layout[] = {"tensor = 2\n", "context = 2\ntoken_slices = 2\nzero = 2\n",
+                                         "tensor = 2\nsequence = yes\n"};
+    char *dir = rank_dir(), more[256];
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    OK(costs_parse(&k, "test", links_only));
+    for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
+        plan_rank p;
+        double all = 0;
+        snprintf(more, sizeof more, "[parallel]\nslices = 2\n%s", layout[i]);
+        layout_of(r, &p, dir, model, more, &k, "1x2");
+        for (int to = 0; to < PLAN_GROUPS; to++) all += (double)p.to[to].sent;
+        double shared = (double)p.to[i == 1 ? PLAN_CONTEXT : PLAN_TENSOR].sent, step = r->at[0].step_s;
+        assert_true(shared > 0);
+        if (step < shared || step > 1.000001 * all)
+            fail_msg("%s: a step takes %.0f s, of %.0f bytes that ranks wait for, and %.0f in all", layout[i], step,
+                     shared, all);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// Where only links take time, islands that mix twice as often send for as much longer as the plan says that they send
+// more. With overlap nothing waits for it.
 static void islands_mix_now_and_then(void **state) {
     (void)state;
     static const char *const overlap[] = {"", "overlap = 2\nmoments = own\n"};
     char *dir = rank_dir(), more[256];
     costs k;
     search_result *r = malloc(sizeof *r);
-    OK(costs_parse(&k, "test",
-                   "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
-                   "launch 1e-9 us 0 spread\nlink node 1 bytes/s 0 us 0 spread\nend 4\n"));
+    OK(costs_parse(&k, "test", links_only));
     for (int beside = 0; beside < 2; beside++) {
         double step[2], sent[2];
         for (int often = 0; often < 2; often++) {
@@ -579,6 +611,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
                                        cmocka_unit_test(state_may_be_kept_by_the_host),
                                        cmocka_unit_test(muon_turns_matrices),
+                                       cmocka_unit_test(who_shares_a_block_waits),
                                        cmocka_unit_test(islands_mix_now_and_then),
                                        cmocka_unit_test(state_may_be_kept_in_a_file),
                                        cmocka_unit_test(a_file_may_be_all_that_fits),
