@@ -446,6 +446,42 @@ static void layouts_work_as_settings(void **state) {
     drop_dir(dir);
 }
 
+// What an INI says of its own layout alone is not said of others: their lines, read after all of that INI, pass all
+// rules and make the layout that was found.
+static void lines_take_back_what_was_of_another_layout(void **state) {
+    (void)state;
+    static const char *const own[] = {"deal = 2,2,4,8\n", "pipeline = 2\nstages = 3 5\ndeal = 7,9\n",
+                                      "pipeline = 2\nschedule = interleaved\nchunks = 2\nstages = 1 2 3 2\n",
+                                      "pipeline = 2\nschedule = zb-v\nchunks = 2\n"};
+    char *dir = rank_dir(), more[256], lines[SEARCH_LINES];
+    costs k;
+    plan_world w;
+    search_result *r = malloc(sizeof *r);
+    table_of(&k, 1e9, 1);
+    world_of(&w, "1x4");
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        config c, pasted;
+        int others = 0;
+        snprintf(more, sizeof more, "%s[parallel]\n%s", llama, own[i]);
+        rank_config(&c, dir, more, "");
+        OK(search_run(r, &c, &w, &k, &(search_free){0}));
+        assert_true(r->fits);
+        for (int n = 0; n < r->found; n++) {
+            const search_found *f = &r->at[n];
+            others += f->is.pipeline != c.parallel.pipeline;
+            rank_config(&pasted, dir, more, search_lines(&c, f, lines));
+            OK(config_fits(&pasted, w.world));
+            if (f->is.pipeline > 1) assert_int_equal(config_chunks(&pasted), f->is.chunks);
+            assert_string_equal(pasted.parallel.stages, f->stages);
+            assert_string_equal(pasted.parallel.deal, f->given ? c.parallel.deal : "");
+        }
+        assert_true(others > 0);
+    }
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
 // All costs twice as large: all times, and the same order. Slow links: fewer bytes between nodes win.
 static void times_follow_the_table(void **state) {
     (void)state;
@@ -616,6 +652,7 @@ int main(void) {
                                        cmocka_unit_test(state_may_be_kept_in_a_file),
                                        cmocka_unit_test(a_file_may_be_all_that_fits),
                                        cmocka_unit_test(layouts_work_as_settings),
+                                       cmocka_unit_test(lines_take_back_what_was_of_another_layout),
                                        cmocka_unit_test(times_follow_the_table),
                                        cmocka_unit_test(slow_devices_slow_the_step),
                                        cmocka_unit_test(memory_is_a_limit),

@@ -68,7 +68,7 @@ err_t search_walk(const search_result *r, const search_found *f, const config *c
                   search_see see, void *ctx);
 
 // The INI lines of a choice, to paste. dst: SEARCH_LINES bytes. Returns dst.
-enum { SEARCH_LINES = 1024 };
+enum { SEARCH_LINES = 1024 + CONFIG_TEXT };
 const char *search_lines(const config *c, const search_found *f, char dst[SEARCH_LINES]);
 
 // `lockstep plan --search`, or, with `own`, `plan --costs`: of the INI's own layout. cluster: as verb_plan's, and what

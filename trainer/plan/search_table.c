@@ -21,6 +21,7 @@ static const char *word_of(const char *section, const char *key, int value, char
 
 // --- to paste --------------------------------------------------------------------------------------------------------
 
+// What the INI says of its own layout alone is taken back.
 const char *search_lines(const config *c, const search_found *f, char dst[SEARCH_LINES]) {
     const search_choice *x = &f->is;
     char word[CONFIG_WORD];
@@ -32,8 +33,10 @@ const char *search_lines(const config *c, const search_found *f, char dst[SEARCH
     if (c->parallel.data) text_put(&t, "data = %d\n", x->data);
     if (x->slices != c->parallel.slices) text_put(&t, "slices = %" PRId64 "\n", x->slices);
     if (x->pipeline > 1) text_put(&t, "schedule = %s\n", word_of("parallel", "schedule", x->schedule, word));
-    if (x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED) text_put(&t, "chunks = %d\n", x->chunks);
-    if (x->pipeline > 1 && *f->stages) text_put(&t, "stages = %s\n", f->stages);
+    bool chunks = x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED;
+    if (chunks || c->parallel.chunks > 1) text_put(&t, "chunks = %d\n", chunks ? x->chunks : 1);
+    if (*f->stages || *c->parallel.stages) text_put(&t, "stages = %s\n", f->stages);
+    if (*c->parallel.deal) text_put(&t, "deal = %s\n", f->given ? c->parallel.deal : "");
     text_put(&t, "zero = %d\nrecompute = %s\n", x->zero, word_of("parallel", "recompute", x->recompute, word));
     if (x->offload || c->parallel.offload)
         text_put(&t, "offload = %s\n", word_of("parallel", "offload", x->offload, word));
