@@ -58,7 +58,8 @@ static void settle(config *to, const config *c, const search_choice *x) {
     to->parallel.zero = x->zero, to->parallel.recompute = x->recompute, to->parallel.sequence = x->sequence;
     to->parallel.schedule = x->schedule, to->parallel.offload = x->offload;
     to->parallel.chunks = x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED ? x->chunks : 1;
-    to->batch.micro = x->micro, to->batch.lanes = x->lanes, to->parallel.slices = x->slices;
+    to->batch.micro = x->micro / c->resolved.span, to->batch.lanes = x->lanes * c->resolved.span;
+    to->parallel.slices = x->slices;
 }
 
 static search_choice given_choice(const config *c, int world) {
@@ -99,7 +100,6 @@ static void leave_others(config *c) {
     c->outer.compress = CODEC_NONE, c->outer.moments = MOMENTS_MEAN, c->outer.fragments[0] = 0;
     c->reduce.compress = SEND_ALL, c->reduce.compress_back = CODEC_NONE, c->reduce.compress_span = 1;
     c->reduce.density_warmup = 0;
-    if (c->batch.bn_span > 1) c->batch.bn_span = 1;
 }
 
 static err_t price_alone(searcher *x, known_blocks *k) {
@@ -298,10 +298,11 @@ static err_t with_ranks(searcher *x, search_choice is) {
 // Class `bits`: only where they may change.
 static err_t all_layouts(searcher *x) {
     search_choice given = given_choice(x->c, x->w->world), is = given;
-    int64_t global = x->c->batch.global;
+    int64_t global = x->c->batch.global, span = x->c->resolved.span;
     TRY(guess_one(x, &given, true));
     if (x->free.own) return ERR_OK;
-    for (is.micro = x->free.micro ? 1 : given.micro; is.micro <= (x->free.micro ? 64 : given.micro); is.micro *= 2)
+    for (is.micro = x->free.micro ? span : given.micro; is.micro <= (x->free.micro ? 64 * span : given.micro);
+         is.micro *= 2)
         for (is.lanes = x->free.lanes ? 1 : given.lanes; is.lanes <= (x->free.lanes ? 1024 : given.lanes);
              is.lanes *= 2)
             for (is.slices = x->free.slices ? 1 : given.slices; is.slices <= (x->free.slices ? 8 : given.slices);

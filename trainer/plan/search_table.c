@@ -27,7 +27,9 @@ const char *search_lines(const config *c, const search_found *f, char dst[SEARCH
     char word[CONFIG_WORD];
     text t = {.at = dst, .room = SEARCH_LINES};
     bool batch = x->micro != c->resolved.micro || x->lanes != c->resolved.lanes;
-    if (batch) text_put(&t, "[batch]\nmicro = %" PRId64 "\nlanes = %" PRId64 "\n", x->micro, x->lanes);
+    if (batch)
+        text_put(&t, "[batch]\nmicro = %" PRId64 "\nlanes = %" PRId64 "\n", x->micro / c->resolved.span,
+                 x->lanes * c->resolved.span);
     text_put(&t, "[parallel]\ntensor = %d\npipeline = %d\n", x->tensor, x->pipeline);
     if (x->context > 1 || c->parallel.context > 1) text_put(&t, "context = %d\n", x->context);
     if (c->parallel.data) text_put(&t, "data = %d\n", x->data);
@@ -184,8 +186,9 @@ static void print_table(const search_result *r, const config *c, const plan_worl
 
 // --- JSON ------------------------------------------------------------------------------------------------------------
 
-static void put_choice(const search_found *f, FILE *out) {
+static void put_choice(const config *c, const search_found *f, FILE *out) {
     const search_choice *x = &f->is;
+    int64_t span = c->resolved.span;
     char word[CONFIG_WORD];
     fprintf(out, "\"tensor\":%d,\"context\":%d,\"pipeline\":%d,\"data\":%d,\"zero\":%d,\"chunks\":%d,", x->tensor,
             x->context, x->pipeline, x->data, x->zero, x->chunks);
@@ -193,7 +196,7 @@ static void put_choice(const search_found *f, FILE *out) {
     fprintf(out, "\"recompute\":\"%s\",", word_of("parallel", "recompute", x->recompute, word));
     fprintf(out, "\"offload\":\"%s\",", word_of("parallel", "offload", x->offload, word));
     fprintf(out, "\"sequence\":%s,\"micro\":%" PRId64 ",\"lanes\":%" PRId64 ",\"slices\":%" PRId64 ",\"stages\":\"%s\"",
-            x->sequence ? "true" : "false", x->micro, x->lanes, x->slices, f->stages);
+            x->sequence ? "true" : "false", x->micro / span, x->lanes * span, x->slices, f->stages);
 }
 
 static void json_failures(const search_result *r, const on_cluster *x, FILE *out) {
@@ -218,7 +221,7 @@ static void print_json(const search_result *r, const config *c, const plan_world
     for (int i = 0; i < r->found; i++) {
         const search_found *f = &r->at[i];
         fprintf(out, "%s\n{", i ? "," : "");
-        put_choice(f, out);
+        put_choice(c, f, out);
         fprintf(out, ",\"given\":%s,\"ms\":%.6g,\"error_ms\":%.6g,\"units_per_s\":%.6g,\"mfu\":%.4g,",
                 f->given ? "true" : "false", 1e3 * f->step_s, 1e3 * f->error_s, r->units / f->step_s,
                 mfu(r, f, k, c, w->world));
