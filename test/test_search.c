@@ -62,8 +62,18 @@ static void add_up(void *ctx, const char *op, const op_cost *c) {
 
 static void nothing(void *ctx, const step_part *part) { (void)ctx, (void)part; }
 
-// With a table of all operations of the step, the whole list, updates and sums included, asks for nothing else.
-static void check_list(session *x, const profile_line *line, int lines) {
+// How many operations of the real step are the update's: those of these kinds that no block asks for. Each matrix that
+// is normalized was squared for that.
+static int64_t updates_of(op_sums *blocks, op_sums *all) {
+    static const char *const kinds[] = {"adamw", "muon_direction", "sgd", "scale_columns", "matmul", "normalize"};
+    int64_t n = sum_of(all, "normalize")->calls;
+    for (int k = 0; k < 6; k++) n += sum_of(all, kinds[k])->calls - sum_of(blocks, kinds[k])->calls;
+    return n;
+}
+
+// With a table of all operations of the step, each of a millisecond, the whole list, updates and sums included, asks
+// for nothing else, and for as many updates.
+static void check_list(session *x, const profile_line *line, int lines, int64_t updates) {
     costs k;
     price_blocks b;
     price_time *time = calloc((size_t)x->runner.actions.count, sizeof *time);
@@ -77,6 +87,10 @@ static void check_list(session *x, const profile_line *line, int lines) {
     OK(price_open(&b, x, &k, 1));
     OK(price_list(x, &k, 1, &b, time));
     assert_true(b.looked[FROM_LINE] > 50 && b.looked[FROM_NEAR] == 0 && b.looked[FROM_ROOFLINE] == 0);
+    for (int i = 0; i < x->runner.actions.count; i++)
+        if (x->runner.actions.at[i].kind == ACTION_UPDATE)
+            assert_int_equal((int64_t)round(1e3 * time[i].compute.s), updates), updates = -1;
+    assert_int_equal(updates, -1);
     price_close(&b), costs_free(&k);
     free(time);
 }
@@ -84,8 +98,12 @@ static void check_list(session *x, const profile_line *line, int lines) {
 // One micro-batch a step: on paper, and as the profile of a real step counts it.
 static void operations_are_those_of_a_step(void **state) {
     (void)state;
-    static const char *const more[] = {"", "[parallel]\nrecompute = block\n", "[precision]\ncompute = bf16\n",
-                                       "[parallel]\nrecompute = selective\n"};
+    static const char *const more[] = {"",
+                                       "[parallel]\nrecompute = block\n",
+                                       "[precision]\ncompute = bf16\n",
+                                       "[parallel]\nrecompute = selective\n",
+                                       "[optimizer]\ntype = muon\n",
+                                       "[optimizer]\ngroups = *.0.*weight: type=muon\n"};
     char *dir = rank_dir();
     for (size_t m = 0; m < 2 * sizeof more / sizeof *more; m++) {
         config c;
@@ -119,6 +137,7 @@ static void operations_are_those_of_a_step(void **state) {
         for (int i = 0; i < sums.n; i++) {
             const op_sum *a = &sums.of[i], *b = sum_of(&found, a->op);
             if (strcmp(a->op, "zero") == 0 || strcmp(a->op, "copy") == 0) continue;
+            if (strcmp(a->op, "matmul") == 0 && x.state.muon.row > 0) continue;  // updates have some, too
             same++;
             if (a->calls != b->calls || a->bytes != b->bytes || a->flops != b->flops)
                 fail_msg("%s, %s: %s: %d calls of %.0f bytes and %.0f flops on paper, %d of %.0f and %.0f in a step",
@@ -126,7 +145,7 @@ static void operations_are_those_of_a_step(void **state) {
                          b->bytes, b->flops);
         }
         assert_true(same >= 8);
-        check_list(&x, line, lines);
+        check_list(&x, line, lines, updates_of(&sums, &found));
         session_close(&real);
         session_close(&x);
         free(line);
@@ -137,15 +156,18 @@ static void operations_are_those_of_a_step(void **state) {
 // --- what is found ---------------------------------------------------------------------------------------------------
 
 // The lines to paste make settings that pass all rules, and whose fullest rank is as large as was said.
-static void check_found(const char *dir, const char *model, const config *c, const plan_world *w,
+static void check_found(const char *dir, const char *model, const char *more, const config *c, const plan_world *w,
                         const search_found *f) {
-    char lines[SEARCH_LINES];
+    char lines[SEARCH_LINES], all[1024];
     config pasted;
     plan_ranks p;
     size_t most = 0;
     search_lines(c, f, lines);
-    rank_config(&pasted, dir, model, lines);
+    snprintf(all, sizeof all, "%s%s", model, more);
+    rank_config(&pasted, dir, all, lines);
     OK(config_fits(&pasted, w->world));
+    assert_int_equal(pasted.resolved.micro, f->is.micro);
+    assert_int_equal(pasted.resolved.lanes, f->is.lanes);
     grid g = config_grid(&pasted, w->world);
     assert_int_equal(g.pipeline, f->is.pipeline);
     assert_int_equal(g.tensor, f->is.tensor);
@@ -425,7 +447,7 @@ static void layouts_work_as_settings(void **state) {
             assert_true(r->found >= 5 && r->fits && r->simulated >= r->found);
             for (int n = 0; n < r->found; n++) {
                 const search_found *f = &r->at[n];
-                check_found(dir, m ? llama : gpt, &c, &w, f);
+                check_found(dir, m ? llama : gpt, "", &c, &w, f);
                 assert_int_equal(f->is.tensor * f->is.context * f->is.pipeline * f->is.data, w.world);
                 assert_true(f->step_s > 0 && f->error_s > 0.05 * f->step_s && f->error_s < 0.3 * f->step_s);
                 assert_true(f->step_s * 1.000001 >= f->compute_s && f->bubble >= 0 && f->bubble < 1);
@@ -561,6 +583,151 @@ static void slow_devices_slow_the_step(void **state) {
     drop_dir(dir);
 }
 
+// What one rank with one lane can't have is no reason to refuse a run of several: whichever they do together, blocks
+// take as long as in a run that does not, and there are other layouts, too.
+static void all_that_ranks_do_together_has_a_time(void **state) {
+    (void)state;
+    static const char resnet[] = "[model]\ntype = resnet\ndepth = 20\nwidth = 4\nimage = 8\nclasses = 10\n"
+                                 "[batch]\nglobal = 16\nmicro = 1\nlanes = 16\n[sample]\ntokens = 0\n";
+    static const struct {
+        const char *model, *plain, *more;
+        double most;  // of a span each lane has batch norms of its own, so there are more operations
+    } runs[] = {
+        {gpt, "", "[outer]\nislands = 2\n", 1.01},
+        {gpt, "",
+         "[outer]\nislands = 4\nevery = 6\ntype = nesterov\ncompress = int8\nmoments = own\noverlap = 2\n"
+         "fragments = h.0.*:4\n",
+         1.01},
+        {gpt, "[reduce]\ncompress = int8\n", "[reduce]\ncompress = int8\ncompress_span = 2\n", 1.01},
+        {resnet, "[batch]\nmicro = 4\nlanes = 4\n", "[batch]\nbn_span = 4\n", 3},
+    };
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    table_of(&k, 1e9, 1);
+    world_of(&w, "1x4");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        double compute[2];
+        for (int with = 0; with < 2; with++) {
+            rank_config(&c, dir, runs[i].model, with ? runs[i].more : runs[i].plain);
+            OK(search_run(r, &c, &w, &k, &(search_free){.own = true}));
+            compute[with] = r->at[0].compute_s;
+        }
+        if (compute[1] < compute[0] / 1.01 || compute[1] > runs[i].most * compute[0])
+            fail_msg("%s: the busiest rank computes for %g s, and for %g s without", runs[i].more, compute[1],
+                     compute[0]);
+        OK(search_run(r, &c, &w, &k, &(search_free){0}));
+        assert_true(r->fits && r->found > 2);
+        for (int n = 0; n < r->found; n++) check_found(dir, runs[i].model, runs[i].more, &c, &w, &r->at[n]);
+    }
+    // a span's lanes are computed at once, so what is free is how many of each
+    OK(search_run(r, &c, &w, &k, &(search_free){.micro = true, .lanes = true}));
+    bool other = false;
+    for (int n = 0; n < r->found; n++) {
+        other |= r->at[n].is.micro != c.resolved.micro;
+        check_found(dir, resnet, "[batch]\nbn_span = 4\n", &c, &w, &r->at[n]);
+    }
+    assert_true(other);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
+// All ranks are taken to send what the first one of each stage does. That is near what a plan of each of them counts,
+// at each level of the wires: the first one has most, by part of a bucket.
+static void all_that_is_sent_is_said(void **state) {
+    (void)state;
+    static const char *const own[] = {"", "zero = 3\n", "pipeline = 2\n", "pipeline = 4\nzero = 1\n", "tensor = 2\n"};
+    static const char *const clusters[] = {"1x8", "4x2", "2x4x2"};
+    char *dir = rank_dir(), more[64];
+    config c;
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    table_of(&k, 1e9, 1);
+    for (int n = 0; n < 3 * 5; n++) {
+        plan_ranks p;
+        plan_world w;
+        int64_t sent[3] = {0};
+        world_of(&w, clusters[n / 5]);
+        snprintf(more, sizeof more, "[parallel]\n%s", own[n % 5]);
+        rank_config(&c, dir, llama, more);
+        OK(search_run(r, &c, &w, &k, &(search_free){.own = true}));
+        OK(plan_ranks_open(&p, &c, &w, false));
+        for (int i = 0; i < w.world; i++) {
+            const plan_rank *x = plan_of(&p, i);
+            sent[COSTS_NODE] += x->sent - x->sent_far, sent[COSTS_RACK] += x->sent_far - x->sent_racks;
+            sent[COSTS_SPINE] += x->sent_racks;
+        }
+        for (int level = 0; level < 3; level++) {
+            int64_t found = r->at[0].sent[level];
+            if (found < sent[level] || (double)found > 1.4 * (double)sent[level])
+                fail_msg("%s%s: level %d: %lld bytes, expected %lld", clusters[n / 5], more, level, (long long)found,
+                         (long long)sent[level]);
+        }
+        plan_ranks_close(&p), plan_world_close(&w);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// Who has most lanes decides how long a step takes: with 13 of 16 it is that of a rank that has 16, but for 3.
+static void deals_are_simulated(void **state) {
+    (void)state;
+    static const char *const deal[] = {"", "deal = 1,1,1,13\n", "deal = 13,1,1,1\n"};
+    char *dir = rank_dir(), more[64];
+    config c;
+    plan_world w;
+    costs k;
+    double compute[3];
+    search_result *r = malloc(sizeof *r);
+    table_of(&k, 1e9, 1);
+    world_of(&w, "1x4");
+    for (int i = 0; i < 3; i++) {
+        snprintf(more, sizeof more, "[parallel]\n%s", deal[i]);
+        rank_config(&c, dir, llama, more);
+        OK(search_run(r, &c, &w, &k, &(search_free){.own = true}));
+        compute[i] = r->at[0].compute_s;
+    }
+    // a part of the step is the update, which all have
+    if (compute[1] < 2.5 * compute[0] || compute[1] > 13.0 / 4 * compute[0] || compute[2] != compute[1])
+        fail_msg("the busiest rank computes for %g s, and with 13 lanes instead of 4 for %g s, %g s", compute[0],
+                 compute[1], compute[2]);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
+// A rank alone has a layout for each way to compute again, of which one is its own.
+static void each_layout_is_tried_once(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    table_of(&k, 1e9, 1);
+    rank_config(&c, dir, llama, "[parallel]\nrecompute = selective\n");
+    world_of(&w, "1x1");
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    assert_true(r->simulated == 3 && r->refused == 0 && r->too_large == 0);
+    plan_world_close(&w);
+    // islands divide the ranks before a layout does
+    rank_config(&c, dir, llama, "[outer]\nislands = 2\nevery = 5\n");
+    world_of(&w, "1x4");
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    for (int i = 0; i < r->found; i++) {
+        const search_choice *x = &r->at[i].is;
+        assert_int_equal(2 * x->tensor * x->context * x->pipeline * x->data, w.world);
+    }
+    assert_true(r->found > 2);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
 static void memory_is_a_limit(void **state) {
     (void)state;
     char *dir = rank_dir();
@@ -580,7 +747,12 @@ static void memory_is_a_limit(void **state) {
     k.memory = (double)least;  // only the smallest ones
     OK(search_run(r, &c, &w, &k, &(search_free){0}));
     assert_true(r->too_large > 0 && least < own && !r->fits);
-    for (int i = 0; i < r->found; i++) assert_true(r->at[i].memory <= least);
+    bool found = false;
+    for (int i = 0; i < r->found; i++) {
+        assert_true(r->at[i].memory <= least);
+        found |= r->at[i].memory == least;
+    }
+    assert_true(found);
     k.memory = 1000;
     assert_int_equal(search_run(r, &c, &w, &k, &(search_free){0}), ERR_CONFIG);
     assert_non_null(strstr(err_last()->text, "none of"));
@@ -631,7 +803,7 @@ static void bits_change_only_where_they_may(void **state) {
     for (int i = 0; i < r->found; i++) {
         assert_int_equal(r->at[i].is.lanes, 16);
         other |= r->at[i].is.micro != 1 || r->at[i].is.slices != 1;
-        check_found(dir, gpt, &c, &w, &r->at[i]);
+        check_found(dir, gpt, "", &c, &w, &r->at[i]);
     }
     assert_true(other);
     assert_int_equal(search_free_of(&keys, "micro,zero"), ERR_USAGE);
@@ -655,6 +827,10 @@ int main(void) {
                                        cmocka_unit_test(lines_take_back_what_was_of_another_layout),
                                        cmocka_unit_test(times_follow_the_table),
                                        cmocka_unit_test(slow_devices_slow_the_step),
+                                       cmocka_unit_test(all_that_ranks_do_together_has_a_time),
+                                       cmocka_unit_test(all_that_is_sent_is_said),
+                                       cmocka_unit_test(deals_are_simulated),
+                                       cmocka_unit_test(each_layout_is_tried_once),
                                        cmocka_unit_test(memory_is_a_limit),
                                        cmocka_unit_test(recomputing_may_fit),
                                        cmocka_unit_test(bits_change_only_where_they_may)};
