@@ -190,6 +190,9 @@ RUNS
     same_state warm chilled
     expect 0 "$bin" plan base.ini warm4.ini
     says "codes   topk, 0.01 of each lane: a rank sends " "until step 6 more, first a quarter of each lane: "
+    first=$(sed -n 's/^ *until step 6 more, first a quarter of each lane: //p' "$out")
+    expect 0 "$bin" plan base.ini warm4.ini -o reduce.density=0.25 -o reduce.density_warmup=0
+    says "codes   topk, 0.25 of each lane: a rank sends $first a step"
 }
 
 # Two lanes of the same samples have half of a gradient each, and clipped to c / sqrt(2) they add up to one that is

@@ -311,6 +311,49 @@ islands_mix_now_and_then() {
 ISLANDS
 }
 
+# Rows on demand are in no arena: what they may take is a row of its own, and part of what a rank and a machine need.
+rows_on_demand_have_room() {
+    printf '[model]\ntype = dlrm\ndemand = yes\nembed = 8\n[batch]\nglobal = 12\nmicro = 6\n[device]\nthreads = 1\n' >clicks.ini
+    for mb in 0 5; do
+        expect 0 "$bin" plan clicks.ini -o device.ranks=2 -o model.demand_mb=$mb
+        # a row and its sum; an id and its table; and both of these twice, there and back
+        says "rows    on demand: 36 bytes each, and 25 to 51 of index" "a step names 312 at most: 96 bytes of one that"
+        awk '$3 == "demand" { rows = $4 } $1 == "all" && !all { all = $2 } $1 == "machine" { needs = $5 }
+             END { print rows + 0, all, needs }' "$out"
+    done >rooms
+    awk '{ rows[NR] = $1; all[NR] = $2; needs[NR] = $3 }
+         END { exit !(rows[1] == 0 && rows[2] == 5e6 && all[2] - all[1] == 5e6 && (needs[2] - needs[1] - 10) ^ 2 < 0.02) }' rooms ||
+        fail "rows, all, and what two ranks need, with 0 and 5 MB for rows: $(tr '\n' ';' <rooms)"
+}
+
+# A step reads what is in a file once, and of an optimizer that asks for the squares of masters, twice.
+files_are_read_and_written() {
+    for type in adamw lars; do
+        planned device.ranks=2 parallel.zero=1 parallel.offload=nvme optimizer.type=$type
+        says "ranks   2 on 1 node, zero 1 offload to files, order fixed"
+        ! stages | grep -q '^  0' || fail "with zero = 0 there is no file of what a rank owns"
+        sed -n 's/^disk .*a file of \([0-9]*\) bytes, of which a step reads \([0-9.]* [kMG]B\) and writes \([0-9.]* [kMG]B\)$/\1 \2 \3/p' "$out"
+    done | awk '{ unit = $3 == "MB" ? 1e6 : 1e3; n += NF == 5 && $3 == $5 && sprintf("%.1f", NR * $1 / unit) == $2 && sprintf("%.1f", $1 / unit) == $4 }
+         END { exit n != 2 }' || fail "a file is read once, or twice, and written once: $(grep '^disk' "$out")"
+}
+
+# Servers keep what zero = 0 has on each rank, so there are three stages.
+servers_have_three_stages() {
+    planned device.ranks=3 server.count=1 parallel.zero=1 reduce.order=fixed
+    [ "$(stages | cut -c 3 | tr -d '\n')" = 123 ] || fail "expected stages 1 to 3: $(stages)"
+    planned device.ranks=2 reduce.order=any
+    says "ranks   2 on 1 node, zero 0, order any"
+}
+
+# Where all that islands mix leaves them at once, every ten steps, it is ten times as much as on average.
+islands_may_be_apart() {
+    planned device.ranks=2 outer.islands=2 outer.every=10 outer.overlap=3 outer.moments=own
+    says "beside the 3 steps that follow"
+    sed -n 's/^islands 2 mix tensors by fragments: for that a rank sends at most \(.*\) a step, on average, and \(.*\) after step \(.*\), the busiest$/\1 \2 \3/p' "$out" |
+        awk '{ for (i = 2; i < 5; i += 2) n[i] = $(i - 1) * ($i == "MB" ? 1e6 : 1e3); ok = (n[4] - 10 * n[2]) ^ 2 < 0.06e6 ^ 2 && $5 == 10 } END { exit !ok }' ||
+        fail "on average and after the busiest step: $(grep '^islands' "$out")"
+}
+
 try says_how_large
 try lanes_are_dealt
 try rows_are_what_they_say
@@ -325,5 +368,9 @@ try joined_send_less
 try codes_pay_over_thin_wires
 try what_codes_take
 try islands_mix_now_and_then
+try islands_may_be_apart
+try rows_on_demand_have_room
+try files_are_read_and_written
+try servers_have_three_stages
 try many_ranks
 finish
