@@ -1,6 +1,7 @@
 // test/test_clicks.c: lines of clicks become records, records shards, and shards samples. Lines that are wrong are
 // named with their column; a shard with any byte changed is refused; what is made up has the losses that are said of
 // it.
+#include "base/fault.h"
 #include "base/io.h"
 #include "base/le.h"
 #include "data/click/lines.h"
@@ -208,7 +209,43 @@ static void rows_of_ids(void **state) {
     assert_int_equal(click_row(0xffffffffffffffffu, 0, 1), 0);
 }
 
+// A table may have one row, for all ids.
+static void a_table_may_have_one_row(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    const tensor_spec wanted = {.name = "ids", .type = INT32, .dims = 1, .size = {26, 1, 1}, .limit = 26};
+    source *s;
+    click_pack_options o = options_of(p);
+    assert_ok(click_pack_run(&o, &r));
+    assert_ok(source_open(&s, &(source_options){.files = at(p, "c-train-*.bin"), .wanted = &wanted, .inputs = 1}));
+    for (int64_t k = 0; k < r.records[0]; k++) {
+        int32_t ids[26];
+        assert_ok(source_look(s, k, (void *[]){ids}));
+        for (int t = 0; t < 26; t++) assert_int_equal(ids[t], t);
+    }
+    source_close(s);
+}
+
 static void count_report(void *ctx, const char *text) { *(int *)ctx += text[0] != 0; }
+
+// Of a disk that can't be read no shard is right.
+static void unread_shards_are_not_right(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    source *s;
+    fault_list faults;
+    int reports = 0;
+    click_pack_options o = options_of(p);
+    assert_ok(click_pack_run(&o, &r));
+    assert_ok(fault_parse(&faults, ""));
+    assert_ok(source_open(
+        &s, &(source_options){.files = at(p, "c-train-*.bin"), .format = FORMAT_CLICKS, .faults = &faults}));
+    assert_ok(fault_parse(&faults, "read@3"));
+    assert_error(source_verify(s, count_report, &reports), ERR_IO, "c-train-0000");
+    assert_int_equal(reports, 0);
+    assert_ok(source_verify(s, count_report, &reports));
+    source_close(s);
+}
 
 // Every byte of a shard has a checksum: whichever is changed, the file is refused or the record named.
 static void changed_bytes_are_found(void **state) {
@@ -438,6 +475,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(samples_are_the_records, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(blocks_are_kept, place_enter, place_leave),
         cmocka_unit_test(rows_of_ids),
+        cmocka_unit_test_setup_teardown(a_table_may_have_one_row, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(unread_shards_are_not_right, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(changed_bytes_are_found, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(wrong_records_are_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(files_have_one_form, place_enter, place_leave),

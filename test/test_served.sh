@@ -127,6 +127,18 @@ times_are_those_of_a_step() {
         fail "20 steps, and of these communication: $(sed 's/.*"ms"/ms/; s/,"comm_hidden.*//' runs/times/log.jsonl)"
 }
 
+# A step's time is from the end of the one before, so all of them together are no longer than the run. Each takes 40 ms
+# or more, as each of its shares does.
+steps_take_their_own_time() {
+    began=$(date +%s%N)
+    served taken device.ranks=3 server.mode=async server.every=20 log.hash_every=0 eval.every=0 checkpoint.every=0 \
+        run.faults=drag@1x1000000
+    took=$((($(date +%s%N) - began) / 1000000))
+    sed -n 's/^{"t":"step",.*"ms":\([0-9.]*\),"tok.*/\1/p' runs/taken/log.jsonl |
+        awk -v took=$took '{ all += $1; n++ } END { exit !(n == 20 && all > 600 && all < took) }' ||
+        fail "the steps of a run of $took ms take $(sed -n 's/^{"t":"step",.*"ms":\([0-9.]*\),"tok.*/\1/p' runs/taken/log.jsonl | tr '\n' ' ')"
+}
+
 # A record that says what no clock has to: in the last step of a period a gradient comes too late before the step is
 # closed, and two more after it.
 late_in_the_last_step() {
@@ -578,6 +590,7 @@ try timeouts_count_from_the_first
 try norms_are_of_all_servers
 try norms_are_means_of_shares
 try times_are_those_of_a_step
+try steps_take_their_own_time
 try waits_are_of_the_period
 try what_is_not_finite_is_left_out
 try plan_counts_it

@@ -165,6 +165,21 @@ static void test_twenty_steps_have_the_bits_of_dense_arrays(void **state) {
     row_table_close(t), close_batch(b), free(b), free(x), free(seen);
 }
 
+// The term that keeps AdaGrad from dividing by zero is added to the root, not below it: small gradients move a row as
+// far as large ones do.
+static void test_small_gradients_move_a_row(void **state) {
+    (void)state;
+    row_table *t = open_table(&usual);
+    const row_key k = row_key_of(0, 7);
+    float before[D], g[D], after[D];
+    for (int c = 0; c < D; c++) g[c] = 1e-8f;
+    assert_ok(row_table_look(t, &k, 1, before));
+    assert_ok(row_table_update(t, &(row_list){1, (row_key *)&k, g}, &(row_rules){1, 0.5f, 1e-10f}));
+    assert_ok(row_table_look(t, &k, 1, after));
+    for (int c = 0; c < D; c++) assert_true(fabs(before[c] - after[c] - 0.5 / 1.01) < 1e-5);
+    row_table_close(t);
+}
+
 // One row after the other, in the order of their keys, the other way round and in none: while the index grows, what is
 // there is found at every moment, and no update moves more than four slots a row.
 static void test_growth_is_spread_and_loses_nothing(void **state) {
@@ -312,6 +327,7 @@ int main(void) {
         cmocka_unit_test(test_tables_share_points),
         cmocka_unit_test(test_an_absent_row_is_skipped),
         cmocka_unit_test(test_twenty_steps_have_the_bits_of_dense_arrays),
+        cmocka_unit_test(test_small_gradients_move_a_row),
         cmocka_unit_test(test_growth_is_spread_and_loses_nothing),
         cmocka_unit_test(test_a_table_is_cleared_while_it_grows),
         cmocka_unit_test(test_collisions_at_the_end),
