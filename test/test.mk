@@ -141,7 +141,7 @@ READERS   := $(addprefix build/asan/test/test_,config config_keys serving runlog
              fields pieces foreign_members)
 MORE_ASAN := $(addprefix build/asan/test/test_,$(SAN_ALONE) writer team comm channels \
              ranks pipes pipe_plan door durable evaluate answers log tensorboard watch alarms alarms_slow http metrics \
-             spill search table table_file step_rows)
+             spill price search table table_file step_rows)
 ASAN_KERNELS := $(addprefix build/asan-kernels/test/test_,slices tokens sample likelihood)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) PLAIN_PAIRED="$(NARROW)" all tests fuzzers

@@ -1,0 +1,255 @@
+// test/test_price.c: how long a step's actions take by a table of costs: the operations are those of a real step, and
+// updates, waits and what islands send are counted by hand.
+#include "test/support/search.h"
+
+// One on which only links take time, one byte a second.
+static const char links_only[] = "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+                                 "launch 1e-9 us 0 spread\nlink node 1 bytes/s 0 us 0 spread\nend 4\n";
+
+typedef struct op_sum {
+    char op[32];
+    int64_t calls;
+    double bytes, flops;
+} op_sum;
+typedef struct op_sums {
+    int n;
+    op_sum of[64];
+} op_sums;
+
+static op_sum *sum_of(op_sums *s, const char *op) {
+    int i = 0;
+    while (i < s->n && strcmp(s->of[i].op, op) != 0) i++;
+    if (i == s->n) snprintf(s->of[s->n++].op, sizeof s->of[i].op, "%s", op);
+    return &s->of[i];
+}
+
+static void add_up(void *ctx, const char *op, const op_cost *c) {
+    op_sum *s = sum_of(ctx, op);
+    s->calls++, s->bytes += c->bytes, s->flops += c->flops;
+}
+
+static void nothing(void *ctx, const step_part *part) { (void)ctx, (void)part; }
+
+// How many operations of the real step are the update's: those of these kinds that no block asks for. Each matrix that
+// is normalized was squared for that.
+static int64_t updates_of(op_sums *blocks, op_sums *all) {
+    static const char *const kinds[] = {"adamw", "muon_direction", "sgd", "scale_columns", "matmul", "normalize"};
+    int64_t n = sum_of(all, "normalize")->calls;
+    for (int k = 0; k < 6; k++) n += sum_of(all, kinds[k])->calls - sum_of(blocks, kinds[k])->calls;
+    return n;
+}
+
+// With a table of all operations of the step, each of a millisecond, the whole list, updates and sums included, asks
+// for nothing else, and for as many updates.
+static void check_list(session *x, const profile_line *line, int lines, int64_t updates) {
+    costs k;
+    price_blocks b;
+    price_time *time = calloc((size_t)x->runner.actions.count, sizeof *time);
+    table_of(&k, 1e9, 1);
+    for (int i = 0; i < lines; i++) {
+        costs_op o = {.type = line[i].type, .options = line[i].options, .s = {1e-3, 0}, .calls = 1};
+        snprintf(o.name, sizeof o.name, "%s", line[i].op);
+        memcpy(o.size, line[i].size, sizeof o.size);
+        OK(costs_set_op(&k, &o));
+    }
+    OK(price_open(&b, x, &k, 1));
+    OK(price_list(x, &k, 1, &b, time));
+    assert_true(b.looked[FROM_LINE] > 50 && b.looked[FROM_NEAR] == 0 && b.looked[FROM_ROOFLINE] == 0);
+    for (int i = 0; i < x->runner.actions.count; i++)
+        if (x->runner.actions.at[i].kind == ACTION_UPDATE)
+            assert_int_equal((int64_t)round(1e3 * time[i].compute.s), updates), updates = -1;
+    assert_int_equal(updates, -1);
+    price_close(&b), costs_free(&k);
+    free(time);
+}
+
+// One micro-batch a step: on paper, and as the profile of a real step counts it.
+static void operations_are_those_of_a_step(void **state) {
+    (void)state;
+    static const char *const more[] = {"",
+                                       "[parallel]\nrecompute = block\n",
+                                       "[precision]\ncompute = bf16\n",
+                                       "[parallel]\nrecompute = selective\n",
+                                       "[optimizer]\ntype = muon\n",
+                                       "[optimizer]\ngroups = *.0.*weight: type=muon\n"};
+    char *dir = rank_dir();
+    for (size_t m = 0; m < 2 * sizeof more / sizeof *more; m++) {
+        config c;
+        session x = {0}, real = {0};
+        comm *one;
+        stream *paper;
+        op_sums sums = {0}, found = {0};
+        step_result r;
+        profile_line *line = calloc(PROFILE_LINES, sizeof *line);
+        char text[512];
+        snprintf(text, sizeof text, "[batch]\nglobal = 2\nmicro = 2\nlanes = 1\n[device]\nthreads = 1\n%s",
+                 more[m / 2]);
+        rank_config(&c, dir, m % 2 ? llama : gpt, text);
+        comm_place here = {0};
+        OK(comm_imaginary_open(&one, 0, 1, &here));
+        OK(session_plan(&x, &c, one));
+        OK(paper_open(&paper, add_up, &sums));
+        OK(step_on_paper(&x.runner, &(step_paper){&ops_counted, paper, nothing, NULL}));
+        paper_close(paper);
+        OK(session_open(&real, &c, SESSION_PROFILE, NULL));
+        OK(session_init(&real));
+        OK(session_feed(&real, 2));
+        OK(session_step(&real, &r));
+        profile_clear(device_profile(real.dev));
+        OK(session_step(&real, &r));
+        int lines = profile_read(device_profile(real.dev), line), same = 0;
+        for (int i = 0; i < lines; i++) {
+            op_sum *s = sum_of(&found, line[i].op);
+            s->calls += line[i].calls, s->bytes += line[i].bytes, s->flops += line[i].flops;
+        }
+        for (int i = 0; i < sums.n; i++) {
+            const op_sum *a = &sums.of[i], *b = sum_of(&found, a->op);
+            if (strcmp(a->op, "zero") == 0 || strcmp(a->op, "copy") == 0) continue;
+            if (strcmp(a->op, "matmul") == 0 && x.state.muon.row > 0) continue;  // updates have some, too
+            same++;
+            if (a->calls != b->calls || a->bytes != b->bytes || a->flops != b->flops)
+                fail_msg("%s, %s: %s: %d calls of %.0f bytes and %.0f flops on paper, %d of %.0f and %.0f in a step",
+                         m % 2 ? "llama" : "gpt", more[m / 2], a->op, (int)a->calls, a->bytes, a->flops, (int)b->calls,
+                         b->bytes, b->flops);
+        }
+        assert_true(same >= 8);
+        check_list(&x, line, lines, updates_of(&sums, &found));
+        session_close(&real);
+        session_close(&x);
+        free(line);
+    }
+    drop_dir(dir);
+}
+
+// Where the table knows the disk: an update takes as long as all of the file takes to come and go, or as the work on
+// it, if that is longer. An optimizer that asks for the masters' squares reads the file once more.
+static void state_may_be_kept_in_a_file(void **state) {
+    (void)state;
+    char *dir = rank_dir(), more[256];
+    costs k;
+    plan_rank p;
+    search_result *r = malloc(sizeof *r);
+    const search_found *f = &r->at[0];
+    static const char *const optimizers[] = {"adamw", "lars"};
+    table_of(&k, 1e9, 1);
+    k.host_link = (costs_figure){1e9, 0.1}, k.host_copy = (costs_figure){3e9, 0.1};
+    for (int of = 0; of < 2; of++) {
+        double step[4];
+        int64_t disk = 0;
+        for (int way = 0; way < 4; way++) {  // in memory; in the host's; in a slow file; in a quick one
+            k.disk_copy = (costs_figure){way < 2 ? 0 : way == 2 ? 1e6 : 1e12, 0.5};
+            snprintf(more, sizeof more, "[optimizer]\ntype = %s\n[parallel]\noffload = %s\n", optimizers[of],
+                     way == 0   ? "no"
+                     : way == 1 ? "host"
+                                : "nvme");
+            own_layout(r, &p, dir, llama, more, &k);
+            step[way] = f->step_s, disk = p.disk;
+            assert_int_equal(f->disk, way < 2 ? 0 : p.disk);
+            assert_true((p.disk > 0) == (way > 1));
+            if (way == 2) assert_true(f->error_s > 0.4 * (step[2] - step[0]));
+        }
+        double walks = of ? 3 : 2, wanted = walks * (double)disk / 1e6, before = step[2] - wanted;
+        assert_true(p.disk_reads + 1 == walks);
+        // without its update, a step takes less than one whose update is made in memory, by not as much as that takes
+        if (before > step[0] || before < 0.5 * step[0])
+            fail_msg("%s: a step takes %g s, of which the disk %g, and %g s in memory", optimizers[of], step[2], wanted,
+                     step[0]);
+        assert_true(step[3] == step[1]);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// On a machine where only starting an operation, and products, take time: what Muon does in place of AdamW, counted by
+// hand. Of each of 4 layers q, k, v and the matrix after them are 32 x 32, those of the MLP 128 x 32 and 32 x 128.
+static void muon_turns_matrices(void **state) {
+    (void)state;
+    const double START = 1e9, ITERATIONS = 5, n = 32, wide = 128;
+    const double square = 6 * n * n * n, oblong = 2 * (2 * n * n * wide) + 2 * n * n * n;
+    // to its place and back, the norm and its use; a direction and a step of each of 4 tensors, and AdamW's no more
+    const double starts = 4 * (6 * (4 + ITERATIONS * 6) + 4), flops = 4 * ITERATIONS * (4 * square + 2 * oblong);
+    char *dir = rank_dir();
+    costs k;
+    plan_rank p;
+    search_result *r = malloc(sizeof *r);
+    double step[2];
+    OK(costs_parse(&k, "test",
+                   "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+                   "launch 1e15 us 0 spread\npeak fp32 1 flop/s 0 spread\nend 4\n"));
+    for (int muon = 0; muon < 2; muon++) {
+        own_layout(r, &p, dir, gpt, muon ? "[optimizer]\ntype = muon\n" : "", &k);
+        step[muon] = r->at[0].step_s;
+    }
+    if (fabs(step[1] - step[0] - starts * START - flops) > 1)
+        fail_msg("Muon takes %.0f more starts and %.0f flops, expected %.0f and %.0f",
+                 floor((step[1] - step[0]) / START), fmod(step[1] - step[0], START), starts, flops);
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// Where only links take time, ranks that share layers, or positions, wait for each other for as long as what they send
+// takes, and a step takes at most as long as all that is sent.
+static void who_shares_a_block_waits(void **state) {
+    (void)state;
+    static const char model[] =
+        "[model]\ntype = llama\nlayers = 2\nheads = 4\nkv_heads = 4\nembed = 32\ncontext = 512\n"
+        "vocab = 131\n[batch]\nglobal = 2\nmicro = 2\nlanes = 1\n";
+    static const char *const layout[] = {"tensor = 2\n", "context = 2\ntoken_slices = 2\nzero = 2\n",
+                                         "tensor = 2\nsequence = yes\n"};
+    char *dir = rank_dir(), more[256];
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    OK(costs_parse(&k, "test", links_only));
+    for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
+        plan_rank p;
+        double all = 0;
+        snprintf(more, sizeof more, "[parallel]\nslices = 2\n%s", layout[i]);
+        layout_of(r, &p, dir, model, more, &k, "1x2");
+        for (int to = 0; to < PLAN_GROUPS; to++) all += (double)p.to[to].sent;
+        double shared = (double)p.to[i == 1 ? PLAN_CONTEXT : PLAN_TENSOR].sent, step = r->at[0].step_s;
+        assert_true(shared > 0);
+        if (step < shared || step > 1.000001 * all)
+            fail_msg("%s: a step takes %.0f s, of %.0f bytes that ranks wait for, and %.0f in all", layout[i], step,
+                     shared, all);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+// Where only links take time, islands that mix twice as often send for as much longer as the plan says that they send
+// more. With overlap nothing waits for it.
+static void islands_mix_now_and_then(void **state) {
+    (void)state;
+    static const char *const overlap[] = {"", "overlap = 2\nmoments = own\n"};
+    char *dir = rank_dir(), more[256];
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    OK(costs_parse(&k, "test", links_only));
+    for (int beside = 0; beside < 2; beside++) {
+        double step[2], sent[2];
+        for (int often = 0; often < 2; often++) {
+            plan_rank p;
+            snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = %d\n%s", often ? 5 : 10, overlap[beside]);
+            layout_of(r, &p, dir, gpt, more, &k, "1x2");
+            step[often] = r->at[0].step_s, sent[often] = p.mixed_each;
+        }
+        assert_true(sent[0] > 0 && fabs(sent[1] / sent[0] - 2) < 1e-9);
+        double wanted = beside ? 0 : sent[1] - sent[0];
+        if (fabs(step[1] - step[0] - wanted) > 1e-6 * step[0])
+            fail_msg("every 5 steps costs %g s more than every 10, expected %g", step[1] - step[0], wanted);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations_are_those_of_a_step), cmocka_unit_test(state_may_be_kept_in_a_file),
+        cmocka_unit_test(muon_turns_matrices), cmocka_unit_test(who_shares_a_block_waits),
+        cmocka_unit_test(islands_mix_now_and_then)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
