@@ -247,7 +247,7 @@ static void unread_shards_are_not_right(void **state) {
     source_close(s);
 }
 
-// Every byte of a shard has a checksum: whichever is changed, the file is refused or the record named.
+// Every byte of a shard has a checksum: when one is changed, the file is refused or the record named.
 static void changed_bytes_are_found(void **state) {
     place *p = *state;
     click_pack_report r;

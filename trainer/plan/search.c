@@ -58,7 +58,7 @@ static void settle(config *to, const config *c, const search_choice *x) {
     to->parallel.zero = x->zero, to->parallel.recompute = x->recompute, to->parallel.sequence = x->sequence;
     to->parallel.schedule = x->schedule, to->parallel.offload = x->offload;
     to->parallel.chunks = x->pipeline > 1 && x->schedule == PIPELINE_INTERLEAVED ? x->chunks : 1;
-    to->batch.micro = x->micro / c->resolved.span, to->batch.lanes = x->lanes * c->resolved.span;
+    to->batch.micro = search_micro(c, x), to->batch.lanes = search_lanes(c, x);
     to->parallel.slices = x->slices;
 }
 

@@ -27,6 +27,10 @@ typedef struct search_choice {
     int64_t micro, lanes, slices;
 } search_choice;
 
+// [batch] micro and lanes of a choice, as an INI has them: the lanes of a span ([batch] bn_span) are computed as one.
+static inline int64_t search_micro(const config *c, const search_choice *x) { return x->micro / c->resolved.span; }
+static inline int64_t search_lanes(const config *c, const search_choice *x) { return x->lanes * c->resolved.span; }
+
 enum { SEARCH_SIMULATED = 20, SEARCH_SHOWN = 5, SEARCH_CUTS = 256 };
 
 typedef struct search_found {

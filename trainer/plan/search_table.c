@@ -28,8 +28,7 @@ const char *search_lines(const config *c, const search_found *f, char dst[SEARCH
     text t = {.at = dst, .room = SEARCH_LINES};
     bool batch = x->micro != c->resolved.micro || x->lanes != c->resolved.lanes;
     if (batch)
-        text_put(&t, "[batch]\nmicro = %" PRId64 "\nlanes = %" PRId64 "\n", x->micro / c->resolved.span,
-                 x->lanes * c->resolved.span);
+        text_put(&t, "[batch]\nmicro = %" PRId64 "\nlanes = %" PRId64 "\n", search_micro(c, x), search_lanes(c, x));
     text_put(&t, "[parallel]\ntensor = %d\npipeline = %d\n", x->tensor, x->pipeline);
     if (x->context > 1 || c->parallel.context > 1) text_put(&t, "context = %d\n", x->context);
     if (c->parallel.data) text_put(&t, "data = %d\n", x->data);
@@ -188,7 +187,6 @@ static void print_table(const search_result *r, const config *c, const plan_worl
 
 static void put_choice(const config *c, const search_found *f, FILE *out) {
     const search_choice *x = &f->is;
-    int64_t span = c->resolved.span;
     char word[CONFIG_WORD];
     fprintf(out, "\"tensor\":%d,\"context\":%d,\"pipeline\":%d,\"data\":%d,\"zero\":%d,\"chunks\":%d,", x->tensor,
             x->context, x->pipeline, x->data, x->zero, x->chunks);
@@ -196,7 +194,7 @@ static void put_choice(const config *c, const search_found *f, FILE *out) {
     fprintf(out, "\"recompute\":\"%s\",", word_of("parallel", "recompute", x->recompute, word));
     fprintf(out, "\"offload\":\"%s\",", word_of("parallel", "offload", x->offload, word));
     fprintf(out, "\"sequence\":%s,\"micro\":%" PRId64 ",\"lanes\":%" PRId64 ",\"slices\":%" PRId64 ",\"stages\":\"%s\"",
-            x->sequence ? "true" : "false", x->micro / span, x->lanes * span, x->slices, f->stages);
+            x->sequence ? "true" : "false", search_micro(c, x), search_lanes(c, x), x->slices, f->stages);
 }
 
 static void json_failures(const search_result *r, const on_cluster *x, FILE *out) {
