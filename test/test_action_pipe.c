@@ -705,6 +705,37 @@ static void buckets_go_beside_the_blocks(void **state) {
     stages_close(&x);
 }
 
+// Two buckets of 5 each are on their way, one after the other, while a block takes 3.
+//   loses  0    the block 0-3                    the buckets 0-5, 5-10
+//          0.5  half of it is done 0-5, by 6     0-5, 5-10
+//          1    nothing is done 0-10, 10-13      0-5, 5-10
+//          1.5  0-15, 15-18                      0-7.5, 7.5-15
+// Then a block of 3 that the buckets do not meet, as one that waits for them.
+static void collectives_cost_work_beside_them(void **state) {
+    (void)state;
+    static const double lost[] = {0, 0.5, 1, 1.5}, done[] = {3, 6, 13, 18}, buckets[] = {10, 10, 10, 15};
+    action each[] = {{.kind = ACTION_REDUCE},
+                     {.kind = ACTION_REDUCE},
+                     {.kind = ACTION_FORWARD},
+                     {.kind = ACTION_SETTLE},
+                     {.kind = ACTION_FORWARD}};
+    block one = {0};
+    model net = {.blocks = 1, .block = &one};
+    stages x;
+    simulation out;
+    assert_int_equal(stages_open(&x, &net, &(stage_options){.ranks = 1, .chunks = 1, .micros = 1}), ERR_OK);
+    simulate_lists in = {1, 1, (const action_list *[]){&(action_list){.at = each, .count = 5}}, (const stages *[]){&x}};
+    for (int i = 0; i < 4; i++) {
+        simulate_costs by = {.time = bucket_time, .beside = lost[i]};
+        assert_int_equal(simulate_run(&in, &by, &out), ERR_OK);
+        const double *left = out.rank[0].left, settled = done[i] > buckets[i] ? done[i] : buckets[i];
+        if (left[2] != done[i] || left[3] != settled || left[4] != settled + 3 || out.rank[0].busy != 6)
+            fail_msg("%g: %g, %g, %g", lost[i], left[2], left[3], left[4]);
+        simulation_free(&out);
+    }
+    stages_close(&x);
+}
+
 static void expect_stuck(crowd *x, const layout *y, const char *says) {
     simulation out;
     if (run_crowd(x, y, NULL, &out) != ERR_INTERNAL || !strstr(err_last()->text, says))
@@ -790,6 +821,7 @@ int main(void) {
         cmocka_unit_test(lists_of_zb_v),
         cmocka_unit_test(lists_take_the_time_of_their_tables),
         cmocka_unit_test(buckets_go_beside_the_blocks),
+        cmocka_unit_test(collectives_cost_work_beside_them),
         cmocka_unit_test(who_waits_for_whom_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

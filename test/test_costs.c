@@ -16,6 +16,7 @@ static const char table[] = "lockstep costs 1\n"
                             "peak fp32 1e9 flop/s 0.1 spread\n"
                             "copy 1e9 bytes/s 0.1 spread\n"
                             "launch 10 us 0.5 spread\n"
+                            "beside 1.25 0.4 spread\n"
                             "host_memory 16e9 bytes\n"
                             "host_link 3e9 bytes/s 0.2 spread\n"
                             "host_copy 2e9 bytes/s 0.4 spread\n"
@@ -31,7 +32,7 @@ static const char table[] = "lockstep costs 1\n"
                             "comm all_gather node 4 1000 10 us 0.01 spread\n"
                             "comm all_gather node 4 16000 40 us 0.02 spread\n"
                             "comm all_gather node 16 1000 90 us 0.03 spread\n"
-                            "end 19\n";
+                            "end 20\n";
 
 static op_cost product(int64_t m, int64_t n, int64_t k, unsigned options) {
     return (op_cost){FP32, {m, n, k}, options, 4.0 * (double)(m * k + n * k + m * n), 2.0 * (double)(m * n * k)};
@@ -47,6 +48,7 @@ static void what_is_written_is_read(void **state) {
     assert_int_equal(c.comms, 3);
     assert_int_equal(c.op[0].options, COST_TB | MATMUL_BIAS);
     assert_false(c.sheet);
+    assert_true(c.beside.is == 1.25 && c.beside.spread == 0.4);
     close_to(c.op[0].s.is, 4e-3, 1e-12), close_to(c.comm[1].s.is, 40e-6, 1e-12),
         close_to(c.link[COSTS_RACK].s, 50e-6, 1e-12);
     snprintf(path, sizeof path, "%s/c.costs", dir);
@@ -60,6 +62,7 @@ static void what_is_written_is_read(void **state) {
     const costs_figure *all[][2] = {{&c.peak[FP32], &again.peak[FP32]},
                                     {&c.copy, &again.copy},
                                     {&c.launch, &again.launch},
+                                    {&c.beside, &again.beside},
                                     {&c.link[COSTS_NODE].rate, &again.link[COSTS_NODE].rate},
                                     {&c.link[COSTS_RACK].rate, &again.link[COSTS_RACK].rate},
                                     {&c.reach[0].share, &again.reach[0].share},
@@ -106,6 +109,8 @@ static void mistakes_are_named_by_line(void **state) {
                  {"peak fp32 nan flop/s 0.1 spread", "3: expected"},
                  {"copy 1e9 bytes 0.1 spread", "3: expected `copy"},
                  {"launch 1 ms 0.1 spread", "3: expected `launch"},
+                 {"beside 0.5 of 0.1 spread", "3: expected `beside NUMBER SPREAD spread"},
+                 {"beside -1 0.1 spread", "3: expected `beside"},
                  {"host_memory none", "3: expected `host_memory BYTES bytes"},
                  {"host_link 1 us 0.1 spread", "3: expected `host_link NUMBER bytes/s"},
                  {"host_copy 1 bytes/s", "3: expected `host_copy NUMBER bytes/s"},

@@ -246,10 +246,48 @@ static void islands_mix_now_and_then(void **state) {
     drop_dir(dir);
 }
 
+// Where only memory takes time, a block's weights are gathered for as long as it takes to read and write those that are
+// this rank's own: of a layer, 4 + 8 matrices of 32 x 32, what is added to the four products, and two norms of two rows
+// each, every row in whole 64s.
+static void own_weights_are_copied(void **state) {
+    (void)state;
+    enum { LAYER = 12 * 32 * 32 + (128 + 64 + 128 + 64) + 4 * 64, RANKS = 2 };
+    char *dir = rank_dir();
+    costs k;
+    config c;
+    plan_world w;
+    double copied = 0;
+    OK(costs_parse(&k, "test",
+                   "lockstep costs 1\ndevice test\ncopy 1 bytes/s 0.1 spread\nlink node 1e30 bytes/s 0 us 0 "
+                   "spread\nend 2\n"));
+    rank_config(&c, dir, gpt, "[parallel]\nzero = 3\n");
+    world_of(&w, "1x2");
+    for (int rank = 0; rank < RANKS; rank++) {
+        session s = {0};
+        price_blocks b;
+        OK(plan_begin(&s, &c, rank, &w));
+        const action_list *l = &s.runner.actions;
+        price_time *time = calloc((size_t)l->count, sizeof *time);
+        OK(price_open(&b, &s, &k, 1));
+        OK(price_list(&s, &k, 1, &b, time));
+        for (int i = 0, seen = 0; i < l->count && !seen; i++) {
+            seen = l->at[i].kind == ACTION_GATHER && l->at[i].first == 2;
+            copied += seen ? time[i].send.s : 0;
+        }
+        price_close(&b), session_close(&s);
+        free(time);
+    }
+    if (fabs(copied - 2 * 4 * LAYER) > 1e-6) fail_msg("%g bytes, expected %d", copied, 2 * 4 * LAYER);
+    plan_world_close(&w), costs_free(&k);
+    drop_dir(dir);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_are_those_of_a_step), cmocka_unit_test(state_may_be_kept_in_a_file),
-        cmocka_unit_test(muon_turns_matrices), cmocka_unit_test(who_shares_a_block_waits),
-        cmocka_unit_test(islands_mix_now_and_then)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
+                                       cmocka_unit_test(state_may_be_kept_in_a_file),
+                                       cmocka_unit_test(muon_turns_matrices),
+                                       cmocka_unit_test(who_shares_a_block_waits),
+                                       cmocka_unit_test(islands_mix_now_and_then),
+                                       cmocka_unit_test(own_weights_are_copied)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -432,7 +432,8 @@ static void each_layout_is_tried_once(void **state) {
 }
 
 // Of two layouts that cut the model alike and are as fast, within 0.2 %, both are shown where the slower one is
-// smaller, as that of stage 3 is here beside that of stage 0; else one of them is.
+// smaller, as that of stage 1 is here beside that of stage 2, where products take nearly all of the time; else one of
+// them is.
 static void smaller_ones_are_no_twins(void **state) {
     (void)state;
     char *dir = rank_dir();
@@ -444,13 +445,14 @@ static void smaller_ones_are_no_twins(void **state) {
     rank_config(&c, dir, llama, "");
     world_of(&w, "1x2");
     table_of(&k, 1e9, 1);
+    k.peak[FP32].is = 3e9;
     k.link[COSTS_NODE].rate.is = 1e18, k.link[COSTS_NODE].s = 0;
     OK(search_run(r, &c, &w, &k, &(search_free){0}));
     for (int i = 0; i < r->found; i++)
         for (int n = 0; n < i; n++) {
             const search_found *a = &r->at[n], *b = &r->at[i];
             if (a->is.pipeline > 1 || b->is.pipeline > 1 || b->step_s > 1.0019 * a->step_s) continue;
-            smaller |= a->is.zero == 0 && b->is.zero == 3;
+            smaller |= a->is.zero == 2 && b->is.zero == 1 && !b->given;
             assert_true(b->given || b->memory < a->memory);
         }
     assert_true(smaller);

@@ -1,5 +1,6 @@
 // trainer/calls.c: see trainer/calls.h. Groups are the first 2, 4, 8, ... ranks, and all of them. A call's time is that
-// of its slowest rank, from a barrier on.
+// of its slowest rank, from a barrier on. Each collective finds other bytes than the one before, as in a step, where
+// nothing of what it moves is in a cache; a message has just been written.
 #include "trainer/calls.h"
 
 #include "base/clock.h"
@@ -21,31 +22,43 @@ typedef struct prober {
     comm *c;          // the group
     float *in, *out;  // of `room` bytes each, where the ranks' transport moves them
     size_t room, *cut;
+    size_t at;     // of the next call's part of them, bytes
     costs *found;  // of rank 0
 } prober;
 
-static err_t there_and_back(prober *p, size_t bytes) {
+static err_t there_and_back(prober *p, size_t bytes, stream *s) {
     comm *c = p->c;
-    if (c->rank == 0) TRY(comm_send(c, 1, p->in, bytes, p->x->s));
-    TRY(comm_recv(c, !c->rank, p->out, bytes, p->x->s));
-    return c->rank == 1 ? comm_send(c, 0, p->in, bytes, p->x->s) : ERR_OK;
+    if (c->rank == 0) TRY(comm_send(c, 1, p->in, bytes, s));
+    TRY(comm_recv(c, !c->rank, p->out, bytes, s));
+    return c->rank == 1 ? comm_send(c, 0, p->in, bytes, s) : ERR_OK;
+}
+
+// The next part of the buffers: they are larger than any cache, and are gone through in at most MOST calls.
+static size_t next_part(prober *p, size_t bytes) {
+    const size_t PAGE = 4096, step = p->room / MOST / PAGE * PAGE;
+    if (p->at + bytes > p->room) p->at = 0;
+    size_t at = p->at;
+    p->at += bytes > step ? bytes : step;
+    return at;
 }
 
 // bytes: of the whole buffer.
-static err_t make_call(prober *p, costs_call call, size_t bytes) {
+static err_t make_call(prober *p, costs_call call, size_t bytes, stream *s) {
     comm *c = p->c;
     const comm_table *t = c->table;
+    size_t at = call == CALL_MESSAGE ? 0 : next_part(p, bytes);
+    char *in = (char *)p->in + at, *out = (char *)p->out + at;
     bool floats = call == CALL_REDUCE_SCATTER;
     size_t n = bytes / sizeof(float);
     for (size_t r = 0; r <= (size_t)c->world; r++) p->cut[r] = n * r / (size_t)c->world * (floats ? 1 : sizeof(float));
     switch (call) {
-    case CALL_ALL_REDUCE: TRY(t->all_reduce(c, p->in, n, FP32, REDUCE_SUM, p->x->s)); break;
-    case CALL_REDUCE_SCATTER: TRY(t->reduce_scatter(c, p->in, p->cut, FP32, p->x->s)); break;
-    case CALL_ALL_GATHER: TRY(t->all_gather(c, p->in, p->cut, p->x->s)); break;
-    case CALL_ALL_TO_ALL: TRY(t->all_to_all(c, p->out, p->in, bytes / (size_t)c->world, p->x->s)); break;
-    default: TRY(there_and_back(p, bytes)); break;
+    case CALL_ALL_REDUCE: TRY(t->all_reduce(c, in, n, FP32, REDUCE_SUM, s)); break;
+    case CALL_REDUCE_SCATTER: TRY(t->reduce_scatter(c, in, p->cut, FP32, s)); break;
+    case CALL_ALL_GATHER: TRY(t->all_gather(c, in, p->cut, s)); break;
+    case CALL_ALL_TO_ALL: TRY(t->all_to_all(c, out, in, bytes / (size_t)c->world, s)); break;
+    default: TRY(there_and_back(p, bytes, s)); break;
     }
-    return stream_wait(p->x->s);
+    return ERR_OK;
 }
 
 // The largest over the ranks of the group, of a few numbers.
@@ -58,7 +71,8 @@ static err_t timed(prober *p, costs_call call, size_t bytes, double *s) {
     comm *host = p->c->host;
     TRY(host->table->barrier(host, p->x->s));
     double start = clock_now();
-    TRY(make_call(p, call, bytes));
+    TRY(make_call(p, call, bytes, p->x->s));
+    TRY(stream_wait(p->x->s));
     *s = (clock_now() - start) / (call == CALL_MESSAGE ? 2 : 1);
     return ERR_OK;
 }
@@ -89,8 +103,6 @@ static err_t note(prober *p, costs_call call, double sent, double *s, int times)
 // *took (=) how long a call takes.
 static err_t measure(prober *p, costs_call call, size_t bytes, double *took) {
     double s[MOST], before = (double)p->c->traffic.sent, sent;
-    TRY(stream_zero(p->x->s, p->in, bytes));  // or sums would grow without end
-    TRY(stream_wait(p->x->s));
     TRY(timed(p, call, bytes, took));
     sent = (double)p->c->traffic.sent - before;
     double both[] = {*took, sent};
@@ -125,6 +137,81 @@ static err_t groups_of_all(prober *p) {
     return ERR_OK;
 }
 
+// --- work beside collectives -----------------------------------------------------------------------------------------
+
+// So many all-gathers on a side stream, while products go on.
+typedef struct beside {
+    prober *p;
+    int calls;
+} beside;
+
+enum { GATHERED = 4 << 20, WIDTH = 512, TURNS = 7 };
+static const double ALONE = 0.04;  // seconds of gathers; of products twice as much
+
+static err_t gather_often(void *ctx, stream *inner) {
+    const beside *b = ctx;
+    for (int i = 0; i < b->calls; i++) TRY(make_call(b->p, CALL_ALL_GATHER, GATHERED, inner));
+    return ERR_OK;
+}
+
+// Products on the compute stream, and gathers on the side stream until they are done. *s: seconds until the products
+// are, and with no products until the gathers are.
+static err_t work(prober *p, stream *side, int products, int calls, double *s) {
+    tensor t[3];
+    for (int i = 0; i < 3; i++) t[i] = (tensor){p->out + i * WIDTH * WIDTH, FP32, 2, {WIDTH, WIDTH}};
+    TRY(p->c->host->table->barrier(p->c->host, p->x->s));
+    double start = clock_now();
+    if (calls) TRY(stream_call(side, gather_often, &(beside){p, calls}, sizeof(beside)));
+    for (int i = 0; i < products; i++)
+        TRY(device_ops(p->x->dev)->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2]}, p->x->s));
+    TRY(stream_wait(p->x->s));
+    if (!products) TRY(stream_wait(side));
+    *s = clock_now() - start;
+    return stream_wait(side);
+}
+
+// As often as takes so long, on the slowest rank.
+static err_t enough(prober *p, stream *side, bool products, double seconds, int *times) {
+    double took = 0;
+    for (*times = 1; took < seconds && *times < 1 << 20; *times = took < seconds ? 2 * *times : *times) {
+        TRY(work(p, side, products ? *times : 0, products ? 0 : *times, &took));
+        TRY(largest(p, &took, 1));
+    }
+    return ERR_OK;
+}
+
+static err_t note_beside(prober *p, double lost[TURNS]) {
+    qsort(lost, TURNS, sizeof *lost, by_value);
+    double median = lost[TURNS / 2], half = (lost[3 * TURNS / 4] - lost[TURNS / 4]) / 2;
+    if (median <= 0) return ERR_OK;  // nothing is lost
+    p->found->beside = (costs_figure){median, half / median};
+    printf("beside          a second of all_gather costs a rank %.2f s of its own work +- %.0f %%\n", median,
+           100 * half / median);
+    return ERR_OK;
+}
+
+// What a rank loses of its own work while a collective of all ranks goes on, for each second that this takes alone.
+static err_t measure_beside(prober *p) {
+    stream *side;
+    int products, calls;
+    double lost[TURNS];
+    p->c = p->x->ranks;
+    TRY(stream_open_queue(p->x->dev, &side));
+    err_t rc = enough(p, side, false, ALONE, &calls);
+    if (rc == ERR_OK) rc = enough(p, side, true, 4 * ALONE, &products);
+    for (int i = 0; i < TURNS && rc == ERR_OK; i++) {
+        double s[3];
+        rc = work(p, side, products, 0, &s[0]);
+        if (rc == ERR_OK) rc = work(p, side, 0, calls, &s[1]);
+        if (rc == ERR_OK) rc = work(p, side, products, calls, &s[2]);
+        if (rc == ERR_OK) rc = largest(p, s, 3);
+        lost[i] = (s[2] - s[0]) / s[1];
+    }
+    stream_close(side);
+    TRY(rc);
+    return p->c->rank ? ERR_OK : note_beside(p, lost);
+}
+
 static err_t probe(session *x, costs *found) {
     prober p = {.x = x, .room = LARGEST, .found = found, .cut = calloc((size_t)x->ranks->world + 1, sizeof *p.cut)};
     void *memory = NULL;
@@ -132,7 +219,10 @@ static err_t probe(session *x, costs *found) {
     if (rc == ERR_OK) rc = device_alloc(x->dev, MEMORY_DEVICE, 2 * p.room, &memory);
     p.in = memory, p.out = memory ? p.in + p.room / sizeof(float) : NULL;
     if (rc == ERR_OK) rc = transport_register(x->ranks, memory, 2 * p.room);
+    if (rc == ERR_OK) rc = stream_zero(x->s, memory, 2 * p.room);  // sums of zeros do not grow
+    if (rc == ERR_OK) rc = stream_wait(x->s);
     if (rc == ERR_OK) rc = groups_of_all(&p);
+    if (rc == ERR_OK) rc = measure_beside(&p);
     if (memory) device_free(x->dev, MEMORY_DEVICE, memory, 2 * p.room);
     free(p.cut);
     return rc;

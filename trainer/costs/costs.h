@@ -10,6 +10,8 @@
 //   peak bf16 989e12 flop/s 0.02 spread         of products
 //   copy 3.35e12 bytes/s 0.05 spread            from memory and back
 //   launch 2.0 us 0.2 spread                    of any operation
+//   beside 0.9 0.1 spread                       seconds of its work that a rank loses by a second of a collective
+//                                               that goes on meanwhile
 //   host_memory 240e9 bytes                     of the host, a device's share: with these two, offload is looked at
 //   host_link 25e9 bytes/s 0.2 spread           between a device and the host's memory, one way
 //   host_copy 30e9 bytes/s 0.4 spread           that an update on the host's processors reaches, a device's share
@@ -67,6 +69,7 @@ typedef struct costs {
     bool sheet;
     double memory;  // bytes; 0: not known
     costs_figure peak[INT32], copy, launch;
+    costs_figure beside;                // is 0: nothing is lost
     double host_memory;                 // bytes; 0: not known
     costs_figure host_link, host_copy;  // is 0: nothing is known of the host
     double disk;                        // bytes; 0: not known

@@ -126,6 +126,12 @@ static err_t take_launch(costs *c, const reader *r) {
     return figure(r, 1, "us", 1e-6, &c->launch) ? ERR_OK : wrong(r, "launch NUMBER us SPREAD spread");
 }
 
+static err_t take_beside(costs *c, const reader *r) {
+    bool good = ENDS(r, 1, "#", "#", "spread") && number(r->word[1], 0, &c->beside.is) &&
+                number(r->word[2], 0, &c->beside.spread);
+    return good ? ERR_OK : wrong(r, "beside NUMBER SPREAD spread");
+}
+
 static err_t take_tiles(costs *c, const reader *r) {
     int *to[] = {&c->tiles.processors, &c->tiles.rows, &c->tiles.columns, &c->tiles.lost};
     bool good = r->words == 5;
@@ -199,7 +205,8 @@ static const struct {
              {"link", take_link},           {"op", take_op},
              {"comm", take_comm},           {"host_memory", take_host_memory},
              {"host_link", take_host_link}, {"host_copy", take_host_copy},
-             {"disk", take_disk},           {"disk_copy", take_disk_copy}};
+             {"disk", take_disk},           {"disk_copy", take_disk_copy},
+             {"beside", take_beside}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 // --- a file ----------------------------------------------------------------------------------------------------------
@@ -233,8 +240,9 @@ static err_t take_line(costs *c, reader *r, int64_t *lines, bool *last) {
     if (strcmp(r->line, "sheet") == 0) return c->sheet = true, ERR_OK;
     for (int k = 0; k < KINDS; k++)
         if (strcmp(kinds[k].word, r->word[0]) == 0) return kinds[k].take(c, r);
-    return wrong(r, "memory, peak, copy, launch, host_memory, host_link, host_copy, disk, disk_copy, tiles, reach, "
-                    "link, op, comm, sheet or end");
+    return wrong(
+        r, "memory, peak, copy, launch, beside, host_memory, host_link, host_copy, disk, disk_copy, tiles, reach, "
+           "link, op, comm, sheet or end");
 }
 
 err_t costs_parse(costs *out, const char *name, const char *text) {
@@ -321,6 +329,7 @@ static void put_machine(text *t, const costs *c, int *lines) {
     }
     put_figure(t, lines, "copy", &c->copy, 1, "bytes/s");
     put_figure(t, lines, "launch", &c->launch, 1e6, "us");
+    if (c->beside.is > 0) text_put(t, "beside %.4g %.4g spread\n", c->beside.is, c->beside.spread), ++*lines;
     if (c->host_memory > 0) text_put(t, "host_memory %.9g bytes\n", c->host_memory), ++*lines;
     put_figure(t, lines, "host_link", &c->host_link, 1, "bytes/s");
     put_figure(t, lines, "host_copy", &c->host_copy, 1, "bytes/s");

@@ -218,6 +218,18 @@ static err_t reduce_time(pricer *p, const action *a, price_time *out) {
     return ERR_OK;
 }
 
+// To the rest of a block's weights; what is this rank's own of them is copied.
+static costs_time gather_time(const pricer *p, int block) {
+    train_state *t = &p->x->state;
+    const costs_figure *copy = &p->c->copy;
+    size_t own = 0;
+    for (int g = 0; g < t->zero.segments; g++)
+        if (state_uses(t, block, g)) own += zero_range(&t->zero, g, t->zero.rank) * dtype_bytes(t->o.compute);
+    double s = copy->is > 0 ? 2 * (double)own / copy->is : 0;
+    return costs_add(price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, block)),
+                     (costs_time){s, s * copy->spread, FROM_LINE});
+}
+
 static comm_cost half(comm_cost c) {
     return (comm_cost){.sent = c.sent / 2, .sent_far = c.sent_far / 2, .sent_racks = c.sent_racks / 2};
 }
@@ -268,9 +280,7 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
     case ACTION_SQUARES: out->compute = pieces_time(p, ROWS_ALL, "sum_squares", FP32, 4); break;
     case ACTION_UPDATE: return update_time(p, out);
     case ACTION_REDUCE: return alone ? ERR_OK : reduce_time(p, a, out);
-    case ACTION_GATHER:
-        out->send = price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, a->first));
-        break;
+    case ACTION_GATHER: out->send = gather_time(p, a->first); break;
     case ACTION_SPREAD: out->send = price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->spread_cost(t)); break;
     case ACTION_SHARE:
         out->send =

@@ -341,7 +341,10 @@ static err_t walk(const searcher *x, const stage_list *stage, int n, asked how, 
     const stages *of[n];
     simulation s;
     for (int i = 0; i < n; i++) list[i] = &stage[i].list, of[i] = &stage[i].of;
-    simulate_costs by = {.time = time_of, .ctx = &how, .depth = x->k->tiles.processors ? 0 : 2};
+    simulate_costs by = {.time = time_of,
+                         .ctx = &how,
+                         .depth = x->k->tiles.processors ? 0 : 2,
+                         .beside = x->k->beside.is * (1 + how.error * x->k->beside.spread)};
     simulate_lists lists = {n, 1, list, of};
     how.stage = stage;
     TRY(simulate_run(&lists, &by, &s));

@@ -2,6 +2,7 @@
 // are done or none can. What a rank waits for has one time, whoever comes there first.
 #include "trainer/step/simulate.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ typedef struct fifo {
 typedef struct group {
     int calls, done;
     const action **call;  // as the first rank has them
-    double *latest, *end;
+    double *latest, *start, *end;
     int *queued;  // by how many ranks
 } group;
 
@@ -28,6 +29,7 @@ typedef struct walker {
     const action_list *list;
     const stages *of;
     int at, calls;
+    int over;        // so many calls of its group were done before its clock
     int reduced;     // the last call that is a REDUCE, + 1
     int fetched[2];  // the last call that is a FETCH of these rows, + 1
     int *gathered;   // [blocks] the last call that is a GATHER of it, + 1
@@ -94,8 +96,9 @@ static bool open_group(group *g, const action_list *first) {
     for (int i = 0; i < first->count; i++) g->calls += beside(&first->at[i]);
     size_t n = (size_t)g->calls;
     g->call = array(n, sizeof *g->call), g->queued = array(n, sizeof *g->queued);
-    g->latest = array(n, sizeof *g->latest), g->end = array(n, sizeof *g->end);
-    if (!g->call || !g->queued || !g->latest || !g->end) return false;
+    g->latest = array(n, sizeof *g->latest);
+    g->start = array(n, sizeof *g->start), g->end = array(n, sizeof *g->end);
+    if (!g->call || !g->queued || !g->latest || !g->start || !g->end) return false;
     for (int i = 0, k = 0; i < first->count; i++)
         if (beside(&first->at[i])) g->call[k++] = &first->at[i];
     return true;
@@ -129,7 +132,7 @@ static void close_run(run *x) {
     }
     for (int s = 0; x->group && s < p; s++) {
         group *g = &x->group[s];
-        free(g->call), free(g->queued), free(g->latest), free(g->end);
+        free(g->call), free(g->queued), free(g->latest), free(g->start), free(g->end);
     }
     free(x->rank), free(x->fifo), free(x->group);
 }
@@ -207,7 +210,8 @@ static err_t queue(run *x, int rank, const action *a) {
                        action_text(a, one), first ? action_text(first, two) : "nothing");
     g->latest[n] = later(g->latest[n], k->clock);
     if (++g->queued[n] == x->in->data) {
-        g->end[n] = later(g->latest[n], n ? g->end[n - 1] : 0) + time_of(x, rank, a);
+        g->start[n] = later(g->latest[n], n ? g->end[n - 1] : 0);
+        g->end[n] = g->start[n] + time_of(x, rank, a);
         g->done = n + 1;
     }
     if (a->kind == ACTION_GATHER) k->gathered[a->first] = n + 1;
@@ -261,6 +265,35 @@ static void come(run *x, walker *k, const action *a) {
     x->shared = later(x->shared, k->clock);
 }
 
+// A collective that takes longer delays those after it.
+static void delay_after(group *g, int n) {
+    for (; n + 1 < g->done; n++) {
+        double time = g->end[n + 1] - g->start[n + 1];
+        g->start[n + 1] = later(g->latest[n + 1], g->end[n]);
+        g->end[n + 1] = g->start[n + 1] + time;
+    }
+}
+
+// When work that takes so long alone is done: collectives beside it leave it the rest of its processors. One that
+// costs more than its own time has no processor until the work lets it have one, and both are late.
+static double done_at(const run *x, int rank, double from, double time) {
+    const double lost = x->costs ? x->costs->beside : 0, kept = lost < 1 ? 1 - lost : 0;
+    group *g = &x->group[rank / x->in->data];
+    walker *k = &x->rank[rank];
+    double at = from;
+    if (time <= 0 || lost <= 0) return from + time;
+    while (k->over < g->done && g->end[k->over] <= from) k->over++;
+    for (int n = k->over; n < g->done && g->start[n] < at + time; n++) {
+        double start = later(g->start[n], at), beside = g->end[n] - start;
+        time -= start - at;
+        if (time <= beside * kept) return start + time / kept;
+        time -= beside * kept;
+        if (lost > 1) g->end[n] = start + beside * lost, delay_after(g, n);
+        at = g->end[n];
+    }
+    return at + time;
+}
+
 static err_t step(run *x, int rank, const action *a, double from) {
     walker *k = &x->rank[rank];
     simulated_rank *o = &x->out->rank[rank];
@@ -269,7 +302,7 @@ static err_t step(run *x, int rank, const action *a, double from) {
     if (beside(a)) TRY(queue(x, rank, a));
     if (a->kind == ACTION_POST) post(x, rank, a);
     o->came[k->at] = k->clock;
-    k->clock = o->left[k->at] = from + time;
+    k->clock = o->left[k->at] = done_at(x, rank, from, time);
     o->busy += time;
     k->at++;
     return ERR_OK;
@@ -349,6 +382,7 @@ static err_t go(run *x) {
 
 err_t simulate_run(const simulate_lists *in, const simulate_costs *costs, simulation *out) {
     run x = {.in = in, .costs = costs, .out = out};
+    assert(!costs || costs->beside <= 0 || in->data == 1);
     err_t rc = open_run(&x) ? go(&x) : err_set(ERR_INTERNAL, "no memory to run the lists of %d ranks", out->ranks);
     close_run(&x);
     if (rc != ERR_OK) simulation_free(out);

@@ -5,7 +5,8 @@
 // The model: a rank computes one action after the other. A message starts when both ends have posted it, and after
 // those before it in its FIFO (trainer/step/pipeline.h); on a link that keeps messages between the ranks, as soon as
 // that has room. A collective of the ranks that have the same stages starts when all of them have queued it, after
-// those before it; meanwhile they compute. A rank waits where its list says so:
+// those before it; meanwhile they compute, more slowly where a collective takes processors from them. A rank waits
+// where its list says so:
 //
 //   AWAIT   until the message has arrived, or left
 //   NEED    until the block's last GATHER is done
@@ -27,11 +28,14 @@ typedef struct simulate_lists {
 
 // time: how long the rank's action takes. Of a message it is asked for the POST of the sender, of a collective for the
 // last rank that queues it. NULL: nothing takes any time.
+// beside: seconds of its own work that a rank loses for each second that a collective takes which goes on meanwhile.
+// Then data is 1: a rank stands for its group.
 // depth: how many messages a link keeps. 0: a message goes from buffer to buffer, so both ends have posted it.
 typedef struct simulate_costs {
     double (*time)(void *ctx, int rank, const action *a);
     void *ctx;
     int depth;
+    double beside;
 } simulate_costs;
 
 // When the rank came to each action, and when it went on; when each message of its table had left or arrived; and how

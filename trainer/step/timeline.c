@@ -149,7 +149,7 @@ static err_t read_all(const paper *x, const simulation *s, timeline *out) {
 }
 
 static err_t simulate(paper *x, const unit_table *tables, timeline *out) {
-    simulate_costs costs = {time_of, (void *)x->costs, x->costs->depth};
+    simulate_costs costs = {.time = time_of, .ctx = (void *)x->costs, .depth = x->costs->depth};
     simulation s;
     TRY(make_lists(x, tables));
     TRY(simulate_run(&(simulate_lists){x->l->ranks, 1, x->all_lists, x->all_of}, &costs, &s));
