@@ -32,7 +32,9 @@ static const char table[] = "lockstep costs 1\n"
                             "comm all_gather node 4 1000 10 us 0.01 spread\n"
                             "comm all_gather node 4 16000 40 us 0.02 spread\n"
                             "comm all_gather node 16 1000 90 us 0.03 spread\n"
-                            "end 20\n";
+                            "comm all_to_all node 4 1000 30 us 0.01 spread\n"
+                            "comm merge node 2 1000 3 us 0.02 spread\n"
+                            "end 22\n";
 
 static op_cost product(int64_t m, int64_t n, int64_t k, unsigned options) {
     return (op_cost){FP32, {m, n, k}, options, 4.0 * (double)(m * k + n * k + m * n), 2.0 * (double)(m * n * k)};
@@ -45,7 +47,7 @@ static void what_is_written_is_read(void **state) {
     costs c, again;
     OK(costs_parse(&c, "table", table));
     assert_int_equal(c.ops, 3);
-    assert_int_equal(c.comms, 3);
+    assert_int_equal(c.comms, 5);
     assert_int_equal(c.op[0].options, COST_TB | MATMUL_BIAS);
     assert_false(c.sheet);
     assert_true(c.beside.is == 1.25 && c.beside.spread == 0.4);
@@ -67,7 +69,7 @@ static void what_is_written_is_read(void **state) {
                                     {&c.link[COSTS_RACK].rate, &again.link[COSTS_RACK].rate},
                                     {&c.reach[0].share, &again.reach[0].share},
                                     {&c.reach[1].share, &again.reach[1].share}};
-    assert_true(again.memory == 8e9 && again.reaches == 2 && again.ops == 3 && again.comms == 3);
+    assert_true(again.memory == 8e9 && again.reaches == 2 && again.ops == 3 && again.comms == 5);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         close_to(all[i][1]->is, all[i][0]->is, 1e-12), close_to(all[i][1]->spread, all[i][0]->spread, 1e-12);
     OK(costs_save(&again, path));
@@ -223,6 +225,10 @@ static void times_of_messages(void **state) {
     t = costs_of_call(&c, CALL_ALL_GATHER, COSTS_RACK, 8, 1e6);  // a link
     assert_int_equal(t.from, FROM_ROOFLINE);
     close_to(t.s, 1e-2 + 50e-6, 1e-9), close_to(t.error / t.s, 0.2, 1e-9);
+    // merges of their own where some were measured; else an all_to_all
+    close_to(costs_of_call(&c, CALL_MERGE, COSTS_NODE, 2, 1000).s, 3e-6, 1e-9);
+    c.comms--;
+    close_to(costs_of_call(&c, CALL_MERGE, COSTS_NODE, 4, 1000).s, 30e-6, 1e-9), c.comms++;
     close_to(costs_of_call(&c, CALL_MESSAGE, COSTS_SPINE, 2, 1e6).s, 1e-2 + 50e-6, 1e-9);  // the next link inside
     costs bare = {.copy = {4e9, 0.1}};  // no link at all: half of what memory copies, and half of that is doubt
     t = costs_of_call(&bare, CALL_MESSAGE, COSTS_RACK, 2, 1e6);

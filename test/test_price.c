@@ -219,6 +219,25 @@ static void who_shares_a_block_waits(void **state) {
     drop_dir(dir);
 }
 
+// Where only merges take time, a second for each byte, a step of ranks that share layers takes as long as what they
+// send each other in them, and nothing else that they send.
+static void merges_have_times_of_their_own(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    costs k;
+    plan_rank p;
+    search_result *r = malloc(sizeof *r);
+    OK(costs_parse(&k, "test",
+                   "lockstep costs 1\ndevice test\ncopy 1e30 bytes/s 0 spread\nlink node 1e30 bytes/s 0 us 0 spread\n"
+                   "comm merge node 2 1 1e6 us 0 spread\nend 3\n"));
+    layout_of(r, &p, dir, gpt, "[parallel]\nslices = 2\ntensor = 2\n", &k, "1x2");
+    double step = r->at[0].step_s, sent = (double)p.to[PLAN_TENSOR].sent;
+    if (sent <= 0 || step > sent || step < 0.99 * sent) fail_msg("%.0f s, of %.0f bytes", step, sent);
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
 // Where only links take time, islands that mix twice as often send for as much longer as the plan says that they send
 // more. With overlap nothing waits for it.
 static void islands_mix_now_and_then(void **state) {
@@ -288,6 +307,7 @@ int main(void) {
                                        cmocka_unit_test(muon_turns_matrices),
                                        cmocka_unit_test(who_shares_a_block_waits),
                                        cmocka_unit_test(islands_mix_now_and_then),
-                                       cmocka_unit_test(own_weights_are_copied)};
+                                       cmocka_unit_test(own_weights_are_copied),
+                                       cmocka_unit_test(merges_have_times_of_their_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

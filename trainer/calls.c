@@ -19,18 +19,25 @@ enum { SMALLEST = 1 << 10, LARGEST = 256 << 20, FACTOR = 4, MOST = 200, LEAST = 
 // A rank's part in it.
 typedef struct prober {
     session *x;
+    stream *side;     // where a step's collectives and messages are made, but merges
     comm *c;          // the group
     float *in, *out;  // of `room` bytes each, where the ranks' transport moves them
     size_t room, *cut;
-    size_t at;     // of the next call's part of them, bytes
-    costs *found;  // of rank 0
+    comm_part *send, *recv;  // [world]
+    size_t at;               // of the next call's part of them, bytes
+    costs *found;            // of rank 0
 } prober;
 
-static err_t there_and_back(prober *p, size_t bytes, stream *s) {
+// A part to each other rank, and one from each: how gradients, positions and halves of layers travel.
+static err_t exchange(prober *p, char *out, char *in, size_t each, stream *s) {
     comm *c = p->c;
-    if (c->rank == 0) TRY(comm_send(c, 1, p->in, bytes, s));
-    TRY(comm_recv(c, !c->rank, p->out, bytes, s));
-    return c->rank == 1 ? comm_send(c, 0, p->in, bytes, s) : ERR_OK;
+    int n = 0;
+    for (int i = 1; i < c->world; i++, n++) {
+        int to = (c->rank + i) % c->world, from = (c->rank + c->world - i) % c->world;
+        p->send[n] = (comm_part){to, in + (size_t)to * each, each};
+        p->recv[n] = (comm_part){from, out + (size_t)from * each, each};
+    }
+    return c->table->exchange(c, p->send, n, p->recv, n, s);
 }
 
 // The next part of the buffers: they are larger than any cache, and are gone through in at most MOST calls.
@@ -42,11 +49,11 @@ static size_t next_part(prober *p, size_t bytes) {
     return at;
 }
 
-// bytes: of the whole buffer.
+// A collective. bytes: of the whole buffer.
 static err_t make_call(prober *p, costs_call call, size_t bytes, stream *s) {
     comm *c = p->c;
     const comm_table *t = c->table;
-    size_t at = call == CALL_MESSAGE ? 0 : next_part(p, bytes);
+    size_t at = call == CALL_MERGE ? 0 : next_part(p, bytes);  // a merge moves what has just been computed
     char *in = (char *)p->in + at, *out = (char *)p->out + at;
     bool floats = call == CALL_REDUCE_SCATTER;
     size_t n = bytes / sizeof(float);
@@ -55,8 +62,9 @@ static err_t make_call(prober *p, costs_call call, size_t bytes, stream *s) {
     case CALL_ALL_REDUCE: TRY(t->all_reduce(c, in, n, FP32, REDUCE_SUM, s)); break;
     case CALL_REDUCE_SCATTER: TRY(t->reduce_scatter(c, in, p->cut, FP32, s)); break;
     case CALL_ALL_GATHER: TRY(t->all_gather(c, in, p->cut, s)); break;
-    case CALL_ALL_TO_ALL: TRY(t->all_to_all(c, out, in, bytes / (size_t)c->world, s)); break;
-    default: TRY(there_and_back(p, bytes, s)); break;
+    case CALL_ALL_TO_ALL:
+    case CALL_MERGE: TRY(exchange(p, out, in, bytes / (size_t)c->world, s)); break;
+    default: return err_set(ERR_INTERNAL, "a call of kind %d", (int)call);
     }
     return ERR_OK;
 }
@@ -67,13 +75,38 @@ static err_t largest(prober *p, double *v, size_t n) {
     return host->table->all_reduce(host, v, n, FP64, REDUCE_MAX, p->x->s);
 }
 
+// What a stream is given to do. sends: this rank's end of a message.
+typedef struct one_call {
+    prober *p;
+    costs_call call;
+    size_t bytes;
+    bool sends;
+} one_call;
+
+static err_t run_call(void *ctx, stream *inner) {
+    const one_call *x = ctx;
+    prober *p = x->p;
+    if (x->call != CALL_MESSAGE) return make_call(p, x->call, x->bytes, inner);
+    return x->sends ? comm_send(p->c, !p->c->rank, p->in, x->bytes, inner)
+                    : comm_recv(p->c, !p->c->rank, p->out, x->bytes, inner);
+}
+
+// On the stream on which a step makes it, until it is done.
+static err_t do_call(prober *p, costs_call call, size_t bytes, bool sends) {
+    stream *on = call == CALL_MERGE ? p->x->s : p->side;
+    TRY(stream_call(on, run_call, &(one_call){p, call, bytes, sends}, sizeof(one_call)));
+    return stream_wait(on);
+}
+
+// Of a message there and back, one way.
 static err_t timed(prober *p, costs_call call, size_t bytes, double *s) {
     comm *host = p->c->host;
+    bool both = call == CALL_MESSAGE;
     TRY(host->table->barrier(host, p->x->s));
     double start = clock_now();
-    TRY(make_call(p, call, bytes, p->x->s));
-    TRY(stream_wait(p->x->s));
-    *s = (clock_now() - start) / (call == CALL_MESSAGE ? 2 : 1);
+    TRY(do_call(p, call, bytes, p->c->rank == 0));
+    if (both) TRY(do_call(p, call, bytes, p->c->rank == 1));
+    *s = (clock_now() - start) / (both ? 2 : 1);
     return ERR_OK;
 }
 
@@ -156,25 +189,25 @@ static err_t gather_often(void *ctx, stream *inner) {
 
 // Products on the compute stream, and gathers on the side stream until they are done. *s: seconds until the products
 // are, and with no products until the gathers are.
-static err_t work(prober *p, stream *side, int products, int calls, double *s) {
+static err_t work(prober *p, int products, int calls, double *s) {
     tensor t[3];
     for (int i = 0; i < 3; i++) t[i] = (tensor){p->out + i * WIDTH * WIDTH, FP32, 2, {WIDTH, WIDTH}};
     TRY(p->c->host->table->barrier(p->c->host, p->x->s));
     double start = clock_now();
-    if (calls) TRY(stream_call(side, gather_often, &(beside){p, calls}, sizeof(beside)));
+    if (calls) TRY(stream_call(p->side, gather_often, &(beside){p, calls}, sizeof(beside)));
     for (int i = 0; i < products; i++)
         TRY(device_ops(p->x->dev)->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2]}, p->x->s));
     TRY(stream_wait(p->x->s));
-    if (!products) TRY(stream_wait(side));
+    if (!products) TRY(stream_wait(p->side));
     *s = clock_now() - start;
-    return stream_wait(side);
+    return stream_wait(p->side);
 }
 
 // As often as takes so long, on the slowest rank.
-static err_t enough(prober *p, stream *side, bool products, double seconds, int *times) {
+static err_t enough(prober *p, bool products, double seconds, int *times) {
     double took = 0;
     for (*times = 1; took < seconds && *times < 1 << 20; *times = took < seconds ? 2 * *times : *times) {
-        TRY(work(p, side, products ? *times : 0, products ? 0 : *times, &took));
+        TRY(work(p, products ? *times : 0, products ? 0 : *times, &took));
         TRY(largest(p, &took, 1));
     }
     return ERR_OK;
@@ -192,30 +225,29 @@ static err_t note_beside(prober *p, double lost[TURNS]) {
 
 // What a rank loses of its own work while a collective of all ranks goes on, for each second that this takes alone.
 static err_t measure_beside(prober *p) {
-    stream *side;
     int products, calls;
     double lost[TURNS];
     p->c = p->x->ranks;
-    TRY(stream_open_queue(p->x->dev, &side));
-    err_t rc = enough(p, side, false, ALONE, &calls);
-    if (rc == ERR_OK) rc = enough(p, side, true, 4 * ALONE, &products);
-    for (int i = 0; i < TURNS && rc == ERR_OK; i++) {
+    TRY(enough(p, false, ALONE, &calls));
+    TRY(enough(p, true, 4 * ALONE, &products));
+    for (int i = 0; i < TURNS; i++) {
         double s[3];
-        rc = work(p, side, products, 0, &s[0]);
-        if (rc == ERR_OK) rc = work(p, side, 0, calls, &s[1]);
-        if (rc == ERR_OK) rc = work(p, side, products, calls, &s[2]);
-        if (rc == ERR_OK) rc = largest(p, s, 3);
+        TRY(work(p, products, 0, &s[0]));
+        TRY(work(p, 0, calls, &s[1]));
+        TRY(work(p, products, calls, &s[2]));
+        TRY(largest(p, s, 3));
         lost[i] = (s[2] - s[0]) / s[1];
     }
-    stream_close(side);
-    TRY(rc);
     return p->c->rank ? ERR_OK : note_beside(p, lost);
 }
 
 static err_t probe(session *x, costs *found) {
-    prober p = {.x = x, .room = LARGEST, .found = found, .cut = calloc((size_t)x->ranks->world + 1, sizeof *p.cut)};
+    const size_t world = (size_t)x->ranks->world;
+    prober p = {.x = x, .room = LARGEST, .found = found, .cut = calloc(world + 1, sizeof *p.cut)};
     void *memory = NULL;
-    err_t rc = p.cut ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the parts of %d ranks", x->ranks->world);
+    p.send = calloc(world, sizeof *p.send), p.recv = calloc(world, sizeof *p.recv);
+    err_t rc = p.cut && p.send && p.recv ? ERR_OK : err_set(ERR_INTERNAL, "no memory for parts of %zu ranks", world);
+    if (rc == ERR_OK) rc = stream_open_queue(x->dev, &p.side);
     if (rc == ERR_OK) rc = device_alloc(x->dev, MEMORY_DEVICE, 2 * p.room, &memory);
     p.in = memory, p.out = memory ? p.in + p.room / sizeof(float) : NULL;
     if (rc == ERR_OK) rc = transport_register(x->ranks, memory, 2 * p.room);
@@ -223,8 +255,9 @@ static err_t probe(session *x, costs *found) {
     if (rc == ERR_OK) rc = stream_wait(x->s);
     if (rc == ERR_OK) rc = groups_of_all(&p);
     if (rc == ERR_OK) rc = measure_beside(&p);
+    if (p.side) stream_close(p.side);
     if (memory) device_free(x->dev, MEMORY_DEVICE, memory, 2 * p.room);
-    free(p.cut);
+    free(p.cut), free(p.send), free(p.recv);
     return rc;
 }
 

@@ -8,7 +8,8 @@
 #include <string.h>
 
 const char *const costs_level_name[COSTS_LEVELS] = {"node", "rack", "spine"};
-const char *const costs_call_name[CALLS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "message"};
+const char *const costs_call_name[CALLS] = {"all_reduce", "reduce_scatter", "all_gather",
+                                            "all_to_all", "merge",          "message"};
 
 void costs_free(costs *c) {
     free(c->reach), free(c->op), free(c->comm);
@@ -159,7 +160,8 @@ costs_time costs_of_call(const costs *c, costs_call call, costs_level level, int
     costs_figure a, b;
     if (ranks < 2 || bytes <= 0) return (costs_time){0};
     neighbours(c, call, level, ranks, &below, &above);
-    if (!below && !above) return by_link(c, level, bytes);
+    if (!below && !above)
+        return call == CALL_MERGE ? costs_of_call(c, CALL_ALL_TO_ALL, level, ranks, bytes) : by_link(c, level, bytes);
     if (!below) below = above;
     if (!above) above = below;
     along_bytes(c, call, level, below, bytes, &a), along_bytes(c, call, level, above, bytes, &b);

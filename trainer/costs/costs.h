@@ -25,15 +25,24 @@
 //   comm all_reduce node 8 1835008 93.2 us 0.02 spread
 //   end 12                                      lines after the device's, without remarks: all or nothing
 //
-// A comm line is for a number of ranks of the level, and for the bytes that each of them sends. A spread is a part of
-// the figure: what is printed as an error adds them up.
+// A comm line is for a number of ranks of the level, and for the bytes that each of them sends. `merge` is an
+// all_to_all of what has just been computed, `message` one way between two. A spread is a part of the figure: what is
+// printed as an error adds them up.
 #ifndef TRAINER_COSTS_COSTS_H
 #define TRAINER_COSTS_COSTS_H
 
 #include "gpu/cost.h"
 
 typedef enum { COSTS_NODE, COSTS_RACK, COSTS_SPINE, COSTS_LEVELS } costs_level;  // within a node; a rack; between racks
-typedef enum { CALL_ALL_REDUCE, CALL_REDUCE_SCATTER, CALL_ALL_GATHER, CALL_ALL_TO_ALL, CALL_MESSAGE, CALLS } costs_call;
+typedef enum {
+    CALL_ALL_REDUCE,
+    CALL_REDUCE_SCATTER,
+    CALL_ALL_GATHER,
+    CALL_ALL_TO_ALL,
+    CALL_MERGE,
+    CALL_MESSAGE,
+    CALLS
+} costs_call;
 extern const char *const costs_level_name[COSTS_LEVELS], *const costs_call_name[CALLS];
 
 typedef struct costs_figure {
@@ -121,7 +130,8 @@ typedef struct costs_time {
 
 costs_time costs_of_op(const costs *c, const char *op, const op_cost *x);
 
-// bytes: that each of the ranks sends. One rank, or no bytes: no time.
+// bytes: that each of the ranks sends. One rank, or no bytes: no time. A merge of which nothing is known is an
+// all_to_all.
 costs_time costs_of_call(const costs *c, costs_call call, costs_level level, int ranks, double bytes);
 
 static inline costs_time costs_add(costs_time a, costs_time b) {

@@ -190,8 +190,9 @@ static err_t take_comm(costs *c, const reader *r) {
     bool good = call >= 0 && level >= 0 && r->words > 4 && whole(r->word[3], 2, 1 << 24, &ranks) &&
                 number(r->word[4], 1, &x.bytes) && figure(r, 5, "us", 1e-6, &x.s);
     if (!good)
-        return wrong(r, "comm all_reduce|reduce_scatter|all_gather|all_to_all|message node|rack|spine RANKS BYTES "
-                        "NUMBER us SPREAD spread");
+        return wrong(r,
+                     "comm all_reduce|reduce_scatter|all_gather|all_to_all|merge|message node|rack|spine RANKS BYTES "
+                     "NUMBER us SPREAD spread");
     x.ranks = (int)ranks;
     return costs_set_comm(c, &x);
 }

@@ -57,7 +57,7 @@ static costs_time merges(const pricer *p, group_kind kind, int64_t sent, int cal
     comm *c = p->x->groups.group[kind];
     bool far = comm_nodes(c) > 1;
     comm_cost each = {.sent = sent / calls, .sent_far = far ? sent / calls : 0};
-    return times(price_call(p->c, c, CALL_ALL_TO_ALL, each), calls);
+    return times(price_call(p->c, c, CALL_MERGE, each), calls);
 }
 
 static void done(void *ctx, const step_part *part) {
