@@ -253,6 +253,19 @@ static void sheets_are_tables(void **state) {
         assert_true(reached > 0.65 && reached < 0.85);
         costs_free(&c);
     }
+    // of a socket: all its products are FP32 ones, of its own memory, and nothing is offloaded
+    static const char *const sockets[] = {"epyc9654", "xeon8480"};
+    for (int i = 0; i < 2; i++) {
+        OK(sheet_or_file(&c, sockets[i]));
+        assert_true(c.sheet && c.memory > 200e9 && c.copy.is > 300e9 && !c.tiles.processors && c.host_link.is == 0);
+        assert_true(strncmp(c.device, "cpu", 3) != 0);  // or its ranks would share the cores of this machine
+        assert_non_null(strstr(sheet_text(sockets[i]), "datasheet"));
+        assert_non_null(strstr(sheet_names, sockets[i]));
+        op_cost x = {BF16, {2048, 2048, 2048}, 0, 3 * 2.0 * 2048 * 2048, 2 * 2048.0 * 2048 * 2048};
+        double rate = x.flops / costs_of_op(&c, "matmul", &x).s;
+        assert_true(rate > 5e12 && rate < 6e12);
+        costs_free(&c);
+    }
     assert_int_equal(sheet_or_file(&c, "b200"), ERR_CONFIG);
     assert_non_null(strstr(err_last()->text, sheet_names));
 }

@@ -27,6 +27,22 @@
     "host_link 25e9 bytes/s 0.2 spread\n" \
     "host_copy 31e9 bytes/s 0.4 spread\n"
 
+// CPUs: a rank has the cores of a socket. Peaks are at the base clock, where processors stay when all cores compute for
+// long: 2 units of 8 FP32 numbers multiply and add on Zen 4, 2 of 16 on Sapphire Rapids. Products of 16-bit numbers are
+// made of FP32 ones. What of it operations reach was measured on two cores
+// (test/bench/results/cpu-zen5-2-cores-2026-11-20.md); so was what one thread moves through shared memory
+// (planner-zen4-2-cores-2026-11-30.md) and through TCP (thin-wires-zen5-2-cores-2026-11-29.md). What it takes until all
+// cores of a socket have begun an operation is not known: 10 us are taken for it.
+#define CORES \
+    "launch 10 us 0.5 spread\n" \
+    "reach matmul 0.75 0.1 spread\n" \
+    "reach attention_forward 0.6 0.2 spread\n" \
+    "reach attention_backward 0.7 0.1 spread\n" \
+    "reach other 0.6 0.3 spread\n" \
+    "link node 4e9 bytes/s 20 us 0.25 spread\n" \
+    "link rack 0.75e9 bytes/s 60 us 0.5 spread\n" \
+    "link spine 0.75e9 bytes/s 75 us 0.5 spread\n"
+
 // clang-format off
 static const char h100[] =
     "lockstep costs 1\n"
@@ -90,10 +106,40 @@ static const char a100[] =
     "link rack 18.5e9 bytes/s 50 us 0.25 spread\n"
     "link spine 18.5e9 bytes/s 65 us 0.35 spread\n"
     "end 18\n";
+
+static const char epyc9654[] =
+    "lockstep costs 1\n"
+    "device AMD EPYC 9654, the 96 cores of a socket\n"
+    "sheet\n"
+    "# AMD EPYC 9654 datasheet, 2022: 96 cores, base clock 2.4 GHz, 12 channels of DDR5-4800, 460.8 GB/s\n"
+    "# memory: 12 x 32 GB less what the system keeps\n"
+    "memory 370e9 bytes\n"
+    "peak fp32 7.37e12 flop/s 0.1 spread\n"
+    "peak bf16 7.37e12 flop/s 0.1 spread\n"
+    "peak fp16 7.37e12 flop/s 0.1 spread\n"
+    "copy 460.8e9 bytes/s 0.05 spread\n"
+    CORES
+    "end 14\n";
+
+static const char xeon8480[] =
+    "lockstep costs 1\n"
+    "device Intel Xeon Platinum 8480+, the 56 cores of a socket\n"
+    "sheet\n"
+    "# Intel Xeon Platinum 8480+ datasheet, 2023: 56 cores, base clock 2.0 GHz, 8 channels of DDR5-4800, 307.2 GB/s\n"
+    "# memory: 8 x 32 GB less what the system keeps\n"
+    "memory 245e9 bytes\n"
+    "peak fp32 7.17e12 flop/s 0.1 spread\n"
+    "peak bf16 7.17e12 flop/s 0.1 spread\n"
+    "peak fp16 7.17e12 flop/s 0.1 spread\n"
+    "copy 307.2e9 bytes/s 0.05 spread\n"
+    CORES
+    "end 14\n";
 // clang-format on
 
-static const struct { const char *name, *text; } sheets[] = {{"h100", h100}, {"h200", h200}, {"a100", a100}};
-const char sheet_names[] = "h100, h200, a100";
+static const struct {
+    const char *name, *text;
+} sheets[] = {{"h100", h100}, {"h200", h200}, {"a100", a100}, {"epyc9654", epyc9654}, {"xeon8480", xeon8480}};
+const char sheet_names[] = "h100, h200, a100, epyc9654, xeon8480";
 
 const char *sheet_text(const char *name) {
     for (size_t i = 0; i < sizeof sheets / sizeof *sheets; i++)
