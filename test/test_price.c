@@ -265,38 +265,66 @@ static void islands_mix_now_and_then(void **state) {
     drop_dir(dir);
 }
 
+// What the first gather of a block's weights takes, in ZeRO 3 over two ranks; or, of block -1, the first exchange of
+// gradients. slower: ranks share cores.
+static double first_send(const config *c, const plan_world *w, int rank, const costs *k, int block, double slower) {
+    session s = {0};
+    price_blocks b;
+    OK(plan_begin(&s, c, rank, w));
+    const action_list *l = &s.runner.actions;
+    price_time *time = calloc((size_t)l->count, sizeof *time);
+    OK(price_open(&b, &s, k, slower));
+    OK(price_list(&s, k, slower, &b, time));
+    int i = 0;
+    while (block < 0 ? l->at[i].kind != ACTION_REDUCE : l->at[i].kind != ACTION_GATHER || l->at[i].first != block) i++;
+    double send = time[i].send.s;
+    price_close(&b), session_close(&s);
+    free(time);
+    return send;
+}
+
 // Where only memory takes time, a block's weights are gathered for as long as it takes to read and write those that are
 // this rank's own: of a layer, 4 + 8 matrices of 32 x 32, what is added to the four products, and two norms of two rows
-// each, every row in whole 64s.
+// each, every row in whole 64s. Twice as long where ranks share cores.
 static void own_weights_are_copied(void **state) {
     (void)state;
-    enum { LAYER = 12 * 32 * 32 + (128 + 64 + 128 + 64) + 4 * 64, RANKS = 2 };
+    enum { LAYER = 12 * 32 * 32 + (128 + 64 + 128 + 64) + 4 * 64 };
     char *dir = rank_dir();
     costs k;
     config c;
     plan_world w;
-    double copied = 0;
     OK(costs_parse(&k, "test",
                    "lockstep costs 1\ndevice test\ncopy 1 bytes/s 0.1 spread\nlink node 1e30 bytes/s 0 us 0 "
                    "spread\nend 2\n"));
     rank_config(&c, dir, gpt, "[parallel]\nzero = 3\n");
     world_of(&w, "1x2");
-    for (int rank = 0; rank < RANKS; rank++) {
-        session s = {0};
-        price_blocks b;
-        OK(plan_begin(&s, &c, rank, &w));
-        const action_list *l = &s.runner.actions;
-        price_time *time = calloc((size_t)l->count, sizeof *time);
-        OK(price_open(&b, &s, &k, 1));
-        OK(price_list(&s, &k, 1, &b, time));
-        for (int i = 0, seen = 0; i < l->count && !seen; i++) {
-            seen = l->at[i].kind == ACTION_GATHER && l->at[i].first == 2;
-            copied += seen ? time[i].send.s : 0;
-        }
-        price_close(&b), session_close(&s);
-        free(time);
+    for (int slower = 1; slower <= 2; slower++) {
+        double copied = first_send(&c, &w, 0, &k, 2, slower) + first_send(&c, &w, 1, &k, 2, slower);
+        if (fabs(copied - slower * 2 * 4 * LAYER) > 1e-6)
+            fail_msg("%g bytes, expected %d", copied, slower * 2 * 4 * LAYER);
     }
-    if (fabs(copied - 2 * 4 * LAYER) > 1e-6) fail_msg("%g bytes, expected %d", copied, 2 * 4 * LAYER);
+    plan_world_close(&w), costs_free(&k);
+    drop_dir(dir);
+}
+
+// A call takes longer where ranks share cores, for what it takes of them: twice at most.
+static void calls_share_cores(void **state) {
+    (void)state;
+    static const double beside[] = {0, 0.5, 1, 1.5}, wanted[] = {1, 1.5, 2, 2};
+    char *dir = rank_dir();
+    costs k;
+    config c;
+    plan_world w;
+    OK(costs_parse(&k, "test", links_only));
+    rank_config(&c, dir, gpt, "[parallel]\nzero = 3\n");
+    world_of(&w, "1x2");
+    for (int i = 0; i < 4; i++)
+        for (int block = -1; block <= 2; block += 3) {
+            k.beside.is = beside[i];
+            double ratio = first_send(&c, &w, 0, &k, block, 2) / first_send(&c, &w, 0, &k, block, 1);
+            if (fabs(ratio - wanted[i]) > 1e-6)
+                fail_msg("%g: %g times as long, expected %g", beside[i], ratio, wanted[i]);
+        }
     plan_world_close(&w), costs_free(&k);
     drop_dir(dir);
 }
@@ -308,6 +336,7 @@ int main(void) {
                                        cmocka_unit_test(who_shares_a_block_waits),
                                        cmocka_unit_test(islands_mix_now_and_then),
                                        cmocka_unit_test(own_weights_are_copied),
+                                       cmocka_unit_test(calls_share_cores),
                                        cmocka_unit_test(merges_have_times_of_their_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,33 +8,13 @@
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const action_kind parts[PRICE_PARTS] = {ACTION_FORWARD, ACTION_BACKWARD, ACTION_INPUTS, ACTION_WEIGHTS};
 
 static costs_time times(costs_time t, double n) { return (costs_time){t.s * n, t.error * n, t.from}; }
-
-// --- what is sent ----------------------------------------------------------------------------------------------------
-
-// Inside a node first, then between nodes, then between racks.
-costs_time price_call(const costs *c, const comm *group, costs_call call, comm_cost sent) {
-    int near = comm_near(group);
-    costs_time t = {0};
-    if (sent.sent > sent.sent_far)
-        t = costs_add(t, costs_of_call(c, call, COSTS_NODE, near, (double)(sent.sent - sent.sent_far)));
-    if (sent.sent_far > sent.sent_racks)
-        t = costs_add(t, costs_of_call(c, call, COSTS_RACK, group->world, (double)(sent.sent_far - sent.sent_racks)));
-    return sent.sent_racks ? costs_add(t, costs_of_call(c, call, COSTS_SPINE, group->world, (double)sent.sent_racks))
-                           : t;
-}
-
-static costs_time message_time(const costs *c, comm_cost sent) {
-    costs_level level = sent.sent_racks ? COSTS_SPINE : sent.sent_far ? COSTS_RACK : COSTS_NODE;
-    return costs_of_call(c, CALL_MESSAGE, level, 2, (double)sent.sent);
-}
-
-// --- blocks ----------------------------------------------------------------------------------------------------------
 
 typedef struct pricer {
     session *x;
@@ -43,6 +23,34 @@ typedef struct pricer {
     double slower;
     costs_time now;  // of the part that is walked
 } pricer;
+
+// --- what is sent ---------------------------------------------------------------------------------------------------
+
+// Ranks that share processors share them for what calls take of them, too.
+static costs_time shared(const pricer *p, costs_time t) {
+    return times(t, 1 + (p->slower - 1) * fmin(1, p->c->beside.is));
+}
+
+// Inside a node first, then between nodes, then between racks.
+static costs_time call_time(const pricer *p, const comm *group, costs_call call, comm_cost sent) {
+    int near = comm_near(group);
+    costs_time t = {0};
+    if (sent.sent > sent.sent_far)
+        t = costs_add(t, costs_of_call(p->c, call, COSTS_NODE, near, (double)(sent.sent - sent.sent_far)));
+    if (sent.sent_far > sent.sent_racks)
+        t = costs_add(t,
+                      costs_of_call(p->c, call, COSTS_RACK, group->world, (double)(sent.sent_far - sent.sent_racks)));
+    if (sent.sent_racks)
+        t = costs_add(t, costs_of_call(p->c, call, COSTS_SPINE, group->world, (double)sent.sent_racks));
+    return shared(p, t);
+}
+
+static costs_time message_time(const pricer *p, comm_cost sent) {
+    costs_level level = sent.sent_racks ? COSTS_SPINE : sent.sent_far ? COSTS_RACK : COSTS_NODE;
+    return shared(p, costs_of_call(p->c, CALL_MESSAGE, level, 2, (double)sent.sent));
+}
+
+// --- blocks ----------------------------------------------------------------------------------------------------------
 
 static void see(void *ctx, const char *op, const op_cost *cost) {
     pricer *p = ctx;
@@ -57,7 +65,7 @@ static costs_time merges(const pricer *p, group_kind kind, int64_t sent, int cal
     comm *c = p->x->groups.group[kind];
     bool far = comm_nodes(c) > 1;
     comm_cost each = {.sent = sent / calls, .sent_far = far ? sent / calls : 0};
-    return times(price_call(p->c, c, CALL_MERGE, each), calls);
+    return times(call_time(p, c, CALL_MERGE, each), calls);
 }
 
 static void done(void *ctx, const step_part *part) {
@@ -169,7 +177,7 @@ static err_t matrices_time(pricer *p, price_time *out) {
         if (!is_of(p, ROWS_TURNED, &piece[i])) continue;
         rc = muon_orthogonalize(&t->muon, row, piece[i].slice, n, &ops_counted, paper);
         comm_cost sent = muon_gather_cost(&t->muon, row, t->o.tensor);
-        if (sent.sent) out->merge = costs_add(out->merge, price_call(p->c, t->o.tensor, CALL_ALL_GATHER, sent));
+        if (sent.sent) out->merge = costs_add(out->merge, call_time(p, t->o.tensor, CALL_ALL_GATHER, sent));
     }
     out->compute = costs_add(out->compute, p->now);
     paper_close(paper);
@@ -213,7 +221,7 @@ static err_t reduce_time(pricer *p, const action *a, price_time *out) {
     train_state *t = &p->x->state;
     comm_cost sent;
     TRY(sync_gradients(t)->cost(t, a->bucket, a->turn, &sent));
-    out->send = price_call(p->c, t->ranks, CALL_ALL_TO_ALL, sent);
+    out->send = call_time(p, t->ranks, CALL_ALL_TO_ALL, sent);
     if (sent.sent) out->send = costs_add(out->send, floats_time(p, "add", sent.sent / 4, 12));
     return ERR_OK;
 }
@@ -225,8 +233,8 @@ static costs_time gather_time(const pricer *p, int block) {
     size_t own = 0;
     for (int g = 0; g < t->zero.segments; g++)
         if (state_uses(t, block, g)) own += zero_range(&t->zero, g, t->zero.rank) * dtype_bytes(t->o.compute);
-    double s = copy->is > 0 ? 2 * (double)own / copy->is : 0;
-    return costs_add(price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, block)),
+    double s = copy->is > 0 ? p->slower * 2 * (double)own / copy->is : 0;
+    return costs_add(call_time(p, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, block)),
                      (costs_time){s, s * copy->spread, FROM_LINE});
 }
 
@@ -244,10 +252,10 @@ static costs_time mixing_time(const pricer *p) {
         if (!outer_is_due(t, step)) continue;
         comm_cost out = half(outer_cost(t, step)), in = outer_cost_inside(t, step);
         if (out.sent && !t->o.overlap) {
-            sum = costs_add(sum, price_call(p->c, t->o.islands, CALL_ALL_TO_ALL, out));
-            sum = costs_add(sum, price_call(p->c, t->o.islands, CALL_ALL_GATHER, out));
+            sum = costs_add(sum, call_time(p, t->o.islands, CALL_ALL_TO_ALL, out));
+            sum = costs_add(sum, call_time(p, t->o.islands, CALL_ALL_GATHER, out));
         }
-        if (in.sent) sum = costs_add(sum, price_call(p->c, t->ranks, CALL_ALL_GATHER, in));
+        if (in.sent) sum = costs_add(sum, call_time(p, t->ranks, CALL_ALL_GATHER, in));
     }
     return times(sum, 1.0 / (double)cycle);
 }
@@ -281,19 +289,19 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
     case ACTION_UPDATE: return update_time(p, out);
     case ACTION_REDUCE: return alone ? ERR_OK : reduce_time(p, a, out);
     case ACTION_GATHER: out->send = gather_time(p, a->first); break;
-    case ACTION_SPREAD: out->send = price_call(p->c, t->ranks, CALL_ALL_GATHER, sync_weights(t)->spread_cost(t)); break;
+    case ACTION_SPREAD: out->send = call_time(p, t->ranks, CALL_ALL_GATHER, sync_weights(t)->spread_cost(t)); break;
     case ACTION_SHARE:
         out->send =
-            price_call(p->c, x->ranks, CALL_ALL_REDUCE,
-                       cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.results.shared), sizeof(double)));
+            call_time(p, x->ranks, CALL_ALL_REDUCE,
+                      cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.results.shared), sizeof(double)));
         break;
     case ACTION_POST: {
         const message *m = &x->stages.table.message[a->message];
-        if (m->sends) out->send = message_time(p->c, plan_message(x, m));
+        if (m->sends) out->send = message_time(p, plan_message(x, m));
         break;
     }
     case ACTION_OUTER: out->send = mixing_time(p); break;
-    case ACTION_TIE_GRADIENTS: out->send = message_time(p->c, tied_cost(t).link); break;
+    case ACTION_TIE_GRADIENTS: out->send = message_time(p, tied_cost(t).link); break;
     default: break;
     }
     return ERR_OK;

@@ -29,7 +29,4 @@ void price_close(price_blocks *p);
 // All of its actions: time [x->runner.actions.count] (=).
 err_t price_list(session *x, const costs *c, double slower, price_blocks *p, price_time *time);
 
-// A call that sends so much, of a rank of a group.
-costs_time price_call(const costs *c, const comm *group, costs_call call, comm_cost sent);
-
 #endif
