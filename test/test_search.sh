@@ -28,7 +28,7 @@ tables_predict() {
     expect 0 "$bin" plan --search --costs here.costs -o device.ranks=1 -o parallel.recompute=block base.ini
     says "from    here.costs: measured on "
     expect 0 "$bin" bench comm base.ini --save here.costs
-    says "times of messages are in here.costs"
+    says "times of messages are in here.costs" "beside          a second of all_gather costs a rank "
     for each in 'op matmul' 'comm all_to_all node 2' 'comm merge node 2' 'comm message node 2'; do
         grep -q "^$each " here.costs || fail "expected $each in the table of both"
     done

@@ -179,7 +179,7 @@ typedef struct beside {
 } beside;
 
 enum { GATHERED = 4 << 20, WIDTH = 512, TURNS = 7 };
-static const double ALONE = 0.04;  // seconds of gathers; of products twice as much
+static const double ALONE = 0.04;  // seconds of gathers; of products four times as long
 
 static err_t gather_often(void *ctx, stream *inner) {
     const beside *b = ctx;
@@ -213,14 +213,13 @@ static err_t enough(prober *p, bool products, double seconds, int *times) {
     return ERR_OK;
 }
 
-static err_t note_beside(prober *p, double lost[TURNS]) {
+static void note_beside(prober *p, double lost[TURNS]) {
     qsort(lost, TURNS, sizeof *lost, by_value);
-    double median = lost[TURNS / 2], half = (lost[3 * TURNS / 4] - lost[TURNS / 4]) / 2;
-    if (median <= 0) return ERR_OK;  // nothing is lost
-    p->found->beside = (costs_figure){median, half / median};
+    double median = fmax(lost[TURNS / 2], 0), half = (lost[3 * TURNS / 4] - lost[TURNS / 4]) / 2;
+    double spread = median > 0 ? half / median : 0;
+    p->found->beside = (costs_figure){median, spread};
     printf("beside          a second of all_gather costs a rank %.2f s of its own work +- %.0f %%\n", median,
-           100 * half / median);
-    return ERR_OK;
+           100 * spread);
 }
 
 // What a rank loses of its own work while a collective of all ranks goes on, for each second that this takes alone.
@@ -238,7 +237,8 @@ static err_t measure_beside(prober *p) {
         TRY(largest(p, s, 3));
         lost[i] = (s[2] - s[0]) / s[1];
     }
-    return p->c->rank ? ERR_OK : note_beside(p, lost);
+    if (p->c->rank == 0) note_beside(p, lost);
+    return ERR_OK;
 }
 
 static err_t probe(session *x, costs *found) {
