@@ -176,10 +176,12 @@ static err_t plan_scratch(train_state *t, size_t *most) {
     return ERR_OK;
 }
 
+// order = any: the transport adds up, and needs no plan.
 static err_t declare_scratch(train_state *t) {
     size_t most;
+    if (!t->o.fixed) return ERR_OK;
     TRY(plan_scratch(t, &most));
-    return t->o.fixed && most ? arena_1d(&t->memory, &t->scratch, FP32, (int64_t)most) : ERR_OK;
+    return most ? arena_1d(&t->memory, &t->scratch, FP32, (int64_t)most) : ERR_OK;
 }
 
 // --- lanes in codes --------------------------------------------------------------------------------------------------
