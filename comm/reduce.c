@@ -4,6 +4,7 @@
 #include "comm/reduce.h"
 
 #include "base/mix.h"
+#include "comm/levels.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -534,6 +535,31 @@ static void mark_owners(const reducer *r, int at, const uint64_t *ranges, uint64
     for (int k = 0; k < r->world; k++) mark[k] = mix(mark[k], sum[k]);
 }
 
+static bool has_joins(const reducer *r) {
+    bool has = false;
+    for (int k = 1; k < r->world; k++) has |= joins_before(r, 2, k) && !joins_before(r, 1, k);
+    return has;
+}
+
+// Whose ranges a rank hands on in an all_gather, and to whom: the routes of comm/levels.h, where joined ranks are no
+// level of their own. Without those, the routes are the way back of the reduction.
+static void mark_routes(const reducer *r, const uint64_t *ranges, uint64_t *sum, uint64_t *mark) {
+    const comm_place *place = r->ranks->place;
+    int room[levels_room(r->world)];
+    levels l;
+    levels_of(&l, r->ranks, room);
+    memset(sum, 0, (size_t)r->world * sizeof *sum);
+    for (int owner = 0; owner < r->world; owner++) {
+        for (int k = 0; k < l.racks; k++) sum[levels_in_rack(&l, owner, k)] += mix(2, ranges[owner]);
+        for (int n = 0; n < l.nodes; n++) sum[levels_in_node(&l, owner, n)] += mix(3, ranges[owner]);
+    }
+    for (int k = 0; k < r->world; k++) {
+        int from = l.first[l.node[k]], to = l.first[l.node[k] + 1], joined = 0;
+        for (int i = from; i < to; i++) joined += comm_joined(&place[k], &place[l.member[i]]);
+        mark[k] = mix(mix(mark[k], sum[k]), (uint64_t)(to - from) << 32 | (uint64_t)joined);
+    }
+}
+
 err_t reduce_marks(const reducer *r, const uint64_t *ranges, uint64_t *mark) {
     uint64_t *sum = calloc((size_t)r->world, sizeof *sum);
     if (!sum) return err_set(ERR_INTERNAL, "no memory to compare %d ranks", r->world);
@@ -542,6 +568,7 @@ err_t reduce_marks(const reducer *r, const uint64_t *ranges, uint64_t *mark) {
         for (int g = 0; g < r->level[at].groups; g++) mark_group(r, at, g, mark);
         if (at + 1 < r->levels) mark_owners(r, at, ranges, sum, mark);  // of all ranks each merges its own
     }
+    if (has_joins(r)) mark_routes(r, ranges, sum, mark);
     free(sum);
     return ERR_OK;
 }
