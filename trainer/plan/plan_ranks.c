@@ -14,6 +14,7 @@
 #include "trainer/costs/cluster_file.h"
 #include "trainer/node/cluster.h"
 #include "trainer/session/session.h"
+#include "trainer/step/sync.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -175,18 +176,13 @@ static err_t mark_slices(sorter *x) {
     return ERR_OK;
 }
 
-// Whole matrices belong to one rank of those that share their layer.
-static bool has_muon(const config *c) {
-    return c->optimizer.type == OPTIMIZER_MUON || strstr(c->optimizer.groups, "muon");
-}
-
 // Of few ranks on one node, which have as many rows each, all send to all others; else the place counts.
 static bool tensor_ranks_differ(const sorter *x) {
     enum { EVEN = 16 };  // what is cut into pieces is cut at multiples
     const config *c = x->c;
     model *net;
     if (x->shape.tensor == 1) return false;
-    if (has_muon(c) || x->shape.tensor > COST_SMALL_RANKS) return true;
+    if (x->shape.tensor > COST_SMALL_RANKS) return true;
     if (model_open(&net, model_types[c->model.type], &c->model.of) != ERR_OK) return true;
     int64_t rows = c->resolved.micro * (net->units > 1 ? net->units : 1);
     model_close(net);
@@ -199,8 +195,8 @@ static bool tensor_ranks_differ(const sorter *x) {
 // Does a plan depend on more of a rank than what reduce_marks sees?
 static bool members_differ(const sorter *x) {
     const config *c = x->c;
-    return c->reduce.order == ORDER_ANY || c->reduce.compress != SEND_ALL || c->outer.islands > 1 || has_muon(c) ||
-           (c->cluster.elastic && c->snapshot.every) || c->resolved.span > 1;
+    return c->reduce.compress != SEND_ALL || c->outer.islands > 1 || (c->cluster.elastic && c->snapshot.every) ||
+           c->resolved.span > 1;
 }
 
 // What each member of a data group owns: whole elements, and chunks of them.
@@ -213,8 +209,25 @@ static uint64_t mark_ranges(const zero_layout *z, const model *net) {
         h = mix(mix(h, (uint64_t)p->segment), (uint64_t)p->count);
         h = mix(h, (uint64_t)row->rule << 3 | (unsigned)(row->tied >= 0) << 2 | (unsigned)row->fp32 << 1 |
                        (row->dims > 1));
+        // what a matrix that is updated as a whole has room for, and what ranks that share its layer send
+        for (int k = 0; k < 2 && row->whole; k++) h = mix(mix(h, (uint64_t)row->size[k]), (uint64_t)row->share[k]);
     }
     return h;
+}
+
+// order = any: what each member sends when the transport adds up a bucket. Buckets that are cut alike cost as much.
+static err_t mark_sums(train_state *t, uint64_t *mark) {
+    comm *own = t->ranks, as = *own;
+    err_t rc = ERR_OK;
+    t->ranks = &as;
+    for (as.rank = 0; as.rank < as.world; as.rank++)
+        for (int k = 0; k < t->zero.buckets && rc == ERR_OK; k++) {
+            comm_cost sent = {0};
+            if (t->zero.bucket[k].alike == k) rc = sync_gradients(t)->cost(t, k, 0, &sent);
+            mark[as.rank] = mix(mark[as.rank], mark_cost(&sent));
+        }
+    t->ranks = own;
+    return rc;
 }
 
 static err_t mark_members(session *s, uint64_t *mark) {
@@ -227,6 +240,7 @@ static err_t mark_members(session *s, uint64_t *mark) {
         ranges[d] = mark_ranges(&t->zero, s->net);
     }
     err_t rc = reduce_marks(t->reduce, ranges, mark);
+    if (rc == ERR_OK && !t->o.fixed) rc = mark_sums(t, mark);
     free(ranges);
     return rc;
 }
