@@ -112,7 +112,8 @@ typedef struct comm_tap {
 struct comm {
     const comm_table *table;
     int rank, world;
-    const comm_place *place;  // one for each rank
+    const comm_place *place;  // one for each rank; NULL, of a plan: they lie as `even` says
+    comm_even even;
     // moves host memory: itself, or the companion of a transport that moves device memory only
     comm *host;
     bool patient;  // comm_be_patient
@@ -123,27 +124,27 @@ struct comm {
 
 // --- calls -----------------------------------------------------------------------------------------------------------
 
-static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
-static inline int comm_racks(const comm *c) { return c->place[c->world - 1].rack + 1; }
+static inline comm_spot comm_where(const comm *c, int rank) { return comm_spot_of(c->place, &c->even, rank); }
+
+static inline int comm_nodes(const comm *c) { return comm_where(c, c->world - 1).node + 1; }
+static inline int comm_racks(const comm *c) { return comm_where(c, c->world - 1).rack + 1; }
 // Ranks of this rank's node, with it.
 static inline int comm_near(const comm *c) {
-    int n = 0;
-    for (int r = 0; r < c->world; r++) n += c->place[r].node == c->place[c->rank].node;
+    int n = 0, node = comm_where(c, c->rank).node;
+    for (int r = 0; r < c->world; r++) n += comm_where(c, r).node == node;
     return n;
 }
 
-static inline bool comm_joined(const comm_place *a, const comm_place *b) {
-    return a->node == b->node && a->join == b->join;
-}
+static inline bool comm_joined(comm_spot a, comm_spot b) { return a.node == b.node && a.join == b.join; }
 
 // Counts a message that a transport has sent to a rank of c.
 static inline void comm_count_sent(comm *c, int peer, size_t bytes) {
-    const comm_place *from = &c->place[c->rank], *to = &c->place[peer];
+    comm_spot from = comm_where(c, c->rank), to = comm_where(c, peer);
     int64_t n = (int64_t)bytes;
     c->traffic.sent += n, c->traffic.messages++;
     if (!comm_joined(from, to)) c->traffic.sent_apart += n, c->traffic.messages_apart++;
-    if (to->node != from->node) c->traffic.sent_far += n, c->traffic.messages_far++;
-    if (to->rack != from->rack) c->traffic.sent_racks += n, c->traffic.messages_racks++;
+    if (to.node != from.node) c->traffic.sent_far += n, c->traffic.messages_far++;
+    if (to.rack != from.rack) c->traffic.sent_racks += n, c->traffic.messages_racks++;
 }
 
 // While patient, a call does not time out as long as every rank shows signs of life: disks may be slow. Set it on the

@@ -107,3 +107,9 @@ err_t comm_imaginary_open(comm **out, int rank, int world, const comm_place *pla
     *out = c;
     return ERR_OK;
 }
+
+err_t comm_even_open(comm **out, int rank, int world, const comm_even *even) {
+    TRY(comm_imaginary_open(out, rank, world, NULL));
+    (*out)->even = *even;
+    return ERR_OK;
+}

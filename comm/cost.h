@@ -49,8 +49,8 @@ static inline comm_cost cost_add(comm_cost a, comm_cost b) {
 
 // Messages of so many bytes in all to a rank of c.
 static inline comm_cost cost_send(const comm *c, int peer, int64_t bytes, int64_t messages) {
-    const comm_place *from = &c->place[c->rank], *to = &c->place[peer];
-    bool far = from->node != to->node, racks = from->rack != to->rack, apart = !comm_joined(from, to);
+    comm_spot from = comm_where(c, c->rank), to = comm_where(c, peer);
+    bool far = from.node != to.node, racks = from.rack != to.rack, apart = !comm_joined(from, to);
     return (comm_cost){bytes,
                        far ? bytes : 0,
                        messages,
@@ -67,6 +67,8 @@ comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element);
 comm_cost cost_all_reduce(const comm *c, size_t count, size_t element);
 
 // A communicator with rank, world and places and no operations, for plans of runs that do not exist. place outlives it.
+// comm_even_open: they lie evenly, and are named by nothing (comm_rank_text).
 err_t comm_imaginary_open(comm **out, int rank, int world, const comm_place *place);
+err_t comm_even_open(comm **out, int rank, int world, const comm_even *even);
 
 #endif

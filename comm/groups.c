@@ -313,13 +313,28 @@ static void count_nodes(comm_place *place, int n) {
     }
 }
 
+static comm_place place_of(const comm *world, int rank) {
+    if (world->place) return world->place[rank];
+    comm_spot at = comm_where(world, rank);
+    return (comm_place){.node = at.node, .local = at.local, .rank = rank, .rack = at.rack, .join = at.join};
+}
+
+// A group that may have as many members as the world, and of which a plan asks little: it keeps no places where the
+// world has none. Its members are neighbours in rank order.
+static bool is_even(const groups *x, group_kind kind) { return kind == GROUP_STAGE && !x->world->place; }
+
 static err_t imagine_group(groups *x, group_kind kind, comm_place **at) {
-    int rank = x->world->rank, n = grid_group_size(&x->shape, kind);
+    int rank = x->world->rank, n = grid_group_size(&x->shape, kind), own = grid_group_index(&x->shape, kind, rank);
     comm_place *place = *at;
-    for (int i = 0; i < n; i++) place[i] = x->world->place[grid_group_member(&x->shape, kind, rank, i)];
+    if (is_even(x, kind)) {
+        comm_even even = x->world->even;
+        even.first += grid_group_member(&x->shape, kind, rank, 0);
+        return comm_even_open(&x->group[kind], own, n, &even);
+    }
+    for (int i = 0; i < n; i++) place[i] = place_of(x->world, grid_group_member(&x->shape, kind, rank, i));
     count_nodes(place, n);
     *at += n;
-    return comm_imaginary_open(&x->group[kind], grid_group_index(&x->shape, kind, rank), n, place);
+    return comm_imaginary_open(&x->group[kind], own, n, place);
 }
 
 static err_t imagine_link(groups *x, link_kind kind, bool after, comm_place **at) {
@@ -327,15 +342,17 @@ static err_t imagine_link(groups *x, link_kind kind, bool after, comm_place **at
     comm_place *place = *at;
     if (peer < 0 || !(x->shape.links >> kind & 1)) return ERR_OK;
     int low = rank < peer ? rank : peer, high = rank < peer ? peer : rank;
-    place[0] = x->world->place[low], place[1] = x->world->place[high];
+    place[0] = place_of(x->world, low), place[1] = place_of(x->world, high);
     count_nodes(place, 2);
     *at += 2;
     return comm_imaginary_open(after ? &x->after[kind] : &x->before[kind], rank == high, 2, place);
 }
 
 err_t groups_imagine(groups *x, const grid *g, comm *world) {
+    int places = 4 * LINK_KINDS;
     *x = (groups){.shape = *g, .world = world};
-    comm_place *at = x->place = calloc((size_t)(GROUP_KINDS * world->world + 4 * LINK_KINDS), sizeof *x->place);
+    for (int k = 0; k < GROUP_KINDS; k++) places += is_even(x, (group_kind)k) ? 0 : grid_group_size(g, (group_kind)k);
+    comm_place *at = x->place = calloc((size_t)places, sizeof *x->place);
     err_t rc = at ? ERR_OK : err_set(ERR_INTERNAL, "no memory for groups of %d ranks", world->world);
     for (int k = 0; rc == ERR_OK && k < GROUP_KINDS; k++) rc = imagine_group(x, (group_kind)k, &at);
     for (int k = 0; rc == ERR_OK && k < 2 * LINK_KINDS; k++) rc = imagine_link(x, (link_kind)(k / 2), k % 2 == 0, &at);

@@ -8,7 +8,7 @@ static void add_up(int *first, int n) {
 
 // Nodes by rack: node i of the places becomes at[i]. rack_of, cursor: room for a number of each node, and rack.
 static void sort_nodes(levels *l, int *at, int *rack_of, int *cursor) {
-    for (int r = 0; r < l->world; r++) rack_of[l->place[r].node] = l->place[r].rack;
+    for (int r = 0; r < l->world; r++) rack_of[comm_where(l->of, r).node] = comm_where(l->of, r).rack;
     for (int k = 0; k <= l->racks; k++) l->rack_first[k] = 0;
     for (int n = 0; n < l->nodes; n++) l->rack_first[rack_of[n] + 1]++;
     add_up(l->rack_first, l->racks);
@@ -18,23 +18,24 @@ static void sort_nodes(levels *l, int *at, int *rack_of, int *cursor) {
 
 void levels_of(levels *l, const comm *c, int *room) {
     int n = c->world;
-    *l = (levels){.place = c->place, .world = n, .node = room, .rack = room + n, .member = room + 2 * n};
+    *l = (levels){.of = c, .world = n, .node = room, .rack = room + n, .member = room + 2 * n};
     l->first = l->member + n, l->rack_first = l->first + n + 1;
     for (int r = 0; r < n; r++) {
-        if (c->place[r].node >= l->nodes) l->nodes = c->place[r].node + 1;
-        if (c->place[r].rack >= l->racks) l->racks = c->place[r].rack + 1;
+        comm_spot at = comm_where(c, r);
+        l->nodes = at.node >= l->nodes ? at.node + 1 : l->nodes,
+        l->racks = at.rack >= l->racks ? at.rack + 1 : l->racks;
     }
     sort_nodes(l, l->rack, l->member, l->first);
-    for (int r = 0; r < n; r++) l->node[r] = l->rack[c->place[r].node];
-    for (int r = 0; r < n; r++) l->rack[r] = c->place[r].rack;
+    for (int r = 0; r < n; r++) l->node[r] = l->rack[comm_where(c, r).node];
+    for (int r = 0; r < n; r++) l->rack[r] = comm_where(c, r).rack;
     for (int i = 0; i <= l->nodes; i++) l->first[i] = 0;
     for (int r = 0; r < n; r++) l->first[l->node[r] + 1]++;
     add_up(l->first, l->nodes);
-    for (int r = 0; r < n; r++) l->member[l->first[l->node[r]] + c->place[r].local] = r;
+    for (int r = 0; r < n; r++) l->member[l->first[l->node[r]] + comm_where(c, r).local] = r;
 }
 
 int levels_in_node(const levels *l, int rank, int node) {
-    return l->member[l->first[node] + l->place[rank].local % (l->first[node + 1] - l->first[node])];
+    return l->member[l->first[node] + comm_where(l->of, rank).local % (l->first[node + 1] - l->first[node])];
 }
 
 int levels_in_rack(const levels *l, int rank, int rack) {
@@ -59,7 +60,7 @@ static int *put_around(int *order, const levels *l, int from, int to, int part, 
 }
 
 void levels_chain(const levels *l, int root, int *order) {
-    int node = l->node[root], rack = l->rack[root], at = l->first[node] + l->place[root].local;
+    int node = l->node[root], rack = l->rack[root], at = l->first[node] + comm_where(l->of, root).local;
     int from = l->first[node], to = l->first[node + 1];
     int rack_from = l->first[l->rack_first[rack]], rack_to = l->first[l->rack_first[rack + 1]];
     *order++ = root;

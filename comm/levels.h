@@ -13,7 +13,7 @@
 #include "comm/comm.h"
 
 typedef struct levels {
-    const comm_place *place;
+    const comm *of;
     int world, nodes, racks;
     int *member;       // [world] ranks by rack, in it by node, and in that by their place
     int *first;        // [nodes+1]: node n has member[first[n]] .. member[first[n+1]-1]

@@ -150,11 +150,11 @@ int reduce_kept(const reducer *r) {
 
 // Ranks of one group are neighbours: does the one before a rank belong to its group?
 static bool joins_before(const reducer *r, int at, int rank) {
-    const comm_place *p = &r->ranks->place[rank], *before = p - 1;
+    comm_spot here = comm_where(r->ranks, rank), before = comm_where(r->ranks, rank - 1);
     return at == 0   ? false
-           : at == 1 ? comm_joined(before, p)
-           : at == 2 ? before->node == p->node
-           : at == 3 ? before->rack == p->rack
+           : at == 1 ? comm_joined(before, here)
+           : at == 2 ? before.node == here.node
+           : at == 3 ? before.rack == here.rack
                      : true;
 }
 
@@ -544,7 +544,6 @@ static bool has_joins(const reducer *r) {
 // Whose ranges a rank hands on in an all_gather, and to whom: the routes of comm/levels.h, where joined ranks are no
 // level of their own. Without those, the routes are the way back of the reduction.
 static void mark_routes(const reducer *r, const uint64_t *ranges, uint64_t *sum, uint64_t *mark) {
-    const comm_place *place = r->ranks->place;
     int room[levels_room(r->world)];
     levels l;
     levels_of(&l, r->ranks, room);
@@ -555,7 +554,8 @@ static void mark_routes(const reducer *r, const uint64_t *ranges, uint64_t *sum,
     }
     for (int k = 0; k < r->world; k++) {
         int from = l.first[l.node[k]], to = l.first[l.node[k] + 1], joined = 0;
-        for (int i = from; i < to; i++) joined += comm_joined(&place[k], &place[l.member[i]]);
+        for (int i = from; i < to; i++)
+            joined += comm_joined(comm_where(r->ranks, k), comm_where(r->ranks, l.member[i]));
         mark[k] = mix(mix(mark[k], sum[k]), (uint64_t)(to - from) << 32 | (uint64_t)joined);
     }
 }

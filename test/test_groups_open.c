@@ -230,6 +230,31 @@ static void imagined(const comm *c, const comm *world, const int *member, int n)
     }
 }
 
+// Where the ranks of a part are does not depend on whether the world keeps places or computes them.
+static void same_spots(const comm *a, const comm *b) {
+    assert_int_equal(!a, !b);
+    for (int i = 0; a && i < a->world; i++) {
+        comm_spot x = comm_where(a, i), y = comm_where(b, i);
+        assert_true(x.node == y.node && x.local == y.local && x.rack == y.rack && x.join == y.join);
+    }
+}
+
+static void computed(const groups *x, int node) {
+    comm_even even = {.node = node, .rack = 2 * node, .join = 2};
+    comm *world;
+    groups y;
+    assert_int_equal(comm_even_open(&world, x->world->rank, x->world->world, &even), ERR_OK);
+    assert_int_equal(groups_imagine(&y, &x->shape, world), ERR_OK);
+    same_spots(x->world, world);
+    for (int kind = 0; kind < GROUP_KINDS; kind++) same_spots(x->group[kind], y.group[kind]);
+    for (int kind = 0; kind < LINK_KINDS; kind++) {
+        same_spots(x->before[kind], y.before[kind]);
+        same_spots(x->after[kind], y.after[kind]);
+    }
+    groups_close(&y);
+    world->table->close(world);
+}
+
 static void planned(const grid *g) {
     static const int a_node[] = {1, 3, 4, MOST};
     int count = grid_world(g), member[MOST];
@@ -240,6 +265,7 @@ static void planned(const grid *g) {
             groups x;
             for (int r = 0; r < count; r++) {
                 place[r] = (comm_place){.node = r / a_node[k], .local = r % a_node[k], .rank = r};
+                place[r].rack = place[r].node / 2, place[r].join = place[r].local / 2;
                 snprintf(place[r].host, sizeof place[r].host, "host %d", r / a_node[k]);
             }
             assert_int_equal(comm_imaginary_open(&world, rank, count, place), ERR_OK);
@@ -256,6 +282,7 @@ static void planned(const grid *g) {
                 if (peer < 0) assert_null(c);
                 else imagined(c, world, member, 2);
             }
+            computed(&x, a_node[k]);
             groups_close(&x);
             world->table->close(world);
         }

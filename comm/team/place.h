@@ -20,6 +20,27 @@ typedef struct comm_place {
     char role[COMM_ROLE];
 } comm_place;
 
+// The numbers of it.
+typedef struct comm_spot {
+    int node, local, rack, join;
+} comm_spot;
+
+// Ranks that lie evenly, from `first` on in a cluster: so many in each node, so many in each rack; `join` neighbours of
+// a node are joined, 0: none. What a plan of a cluster that need not exist has instead of places, which would be as
+// many as its devices.
+typedef struct comm_even {
+    int first, node, rack, join;
+} comm_even;
+
+// Of the i-th of them, with nodes, the ranks of each, and racks counted anew.
+comm_spot comm_even_spot(const comm_even *e, int i);
+
+// Of the i-th of some ranks, which have places, or lie evenly where that is NULL.
+static inline comm_spot comm_spot_of(const comm_place *place, const comm_even *even, int i) {
+    if (!place) return comm_even_spot(even, i);
+    return (comm_spot){place[i].node, place[i].local, place[i].rack, place[i].join};
+}
+
 // "rank 5 (10.0.0.2, stage 2, tensor 1)" into dst. Returns dst.
 const char *comm_place_text(const comm_place *p, char dst[COMM_NAME]);
 

@@ -156,9 +156,14 @@ static void note_stages(const session *x, plan_rank *p) {
     }
 }
 
+err_t plan_comm(comm **out, const plan_world *w, int rank) {
+    return w->place ? comm_imaginary_open(out, rank, w->world, w->place)
+                    : comm_even_open(out, rank, w->world, &w->even);
+}
+
 err_t plan_begin(session *x, const config *c, int rank, const plan_world *w) {
     comm *ranks;
-    TRY(comm_imaginary_open(&ranks, rank, w->world, w->place));
+    TRY(plan_comm(&ranks, w, rank));
     return x->dev ? session_plan_next(x, ranks) : session_plan(x, c, ranks);
 }
 

@@ -56,8 +56,16 @@ size_t plan_bytes(const plan_rank *p);  // all memory
 // Where the ranks of a run are, in their order.
 typedef struct plan_world {
     int world, nodes, racks, joined;
-    comm_place *place;  // [world]
+    comm_place *place;  // [world]; NULL: as `even` says
+    comm_even even;
 } plan_world;
+
+// A communicator of all of them.
+static inline comm plan_all(const plan_world *w, int rank) {
+    return (comm){.rank = rank, .world = w->world, .place = w->place, .even = w->even};
+}
+static inline comm_spot plan_where(const plan_world *w, int rank) { return comm_spot_of(w->place, &w->even, rank); }
+err_t plan_comm(comm **out, const plan_world *w, int rank);
 
 // In steps, for many ranks one after the other: x, which was {0} before the first, becomes a rank, on paper; then what
 // that rank takes is counted. Freed with session_close, also after an error.

@@ -28,7 +28,7 @@ err_t plan_world_open(plan_world *w, const config *c) {
     cluster who;
     *w = (plan_world){0};
     TRY(cluster_planned(&who, c));  // for all nodes, not only this one
-    *w = (plan_world){who.world, who.nodes, who.racks, who.joined, calloc((size_t)who.world, sizeof *w->place)};
+    *w = (plan_world){who.world, who.nodes, who.racks, who.joined, calloc((size_t)who.world, sizeof *w->place), {0}};
     if (!w->place) return no_room(who.world);
     for (int n = 0, rank = 0; n < who.nodes; n++)
         for (int i = 0; i < who.ranks[n]; i++, rank++) {
@@ -39,19 +39,16 @@ err_t plan_world_open(plan_world *w, const config *c) {
     return ERR_OK;
 }
 
-static err_t even_world(plan_world *w, int nodes, int each, int racks) {
-    *w = (plan_world){nodes * each, nodes, racks, 0, calloc((size_t)nodes * (size_t)each, sizeof *w->place)};
-    if (!w->place) return no_room(nodes * each);
-    for (int r = 0; r < w->world; r++)
-        w->place[r] = (comm_place){.node = r / each, .local = r % each, .rank = r, .rack = r / each / (nodes / racks)};
-    return ERR_OK;
+static void even_world(plan_world *w, int nodes, int each, int racks) {
+    comm_even even = {.node = each, .rack = nodes / racks * each};
+    *w = (plan_world){.world = nodes * each, .nodes = nodes, .racks = racks, .even = even};
 }
 
 static err_t world_in_file(plan_world *w, const char *path) {
     cluster_file f;
     TRY(cluster_file_read(&f, path));
     if (f.fails.nodes * f.fails.devices <= PLAN_WORLD_MOST)
-        return even_world(w, (int)f.fails.nodes, (int)f.fails.devices, (int)f.racks);
+        return even_world(w, (int)f.fails.nodes, (int)f.fails.devices, (int)f.racks), ERR_OK;
     return err_set(ERR_CONFIG,
                    "%s: [cluster] %" PRId64 " nodes of %" PRId64 " devices are %" PRId64
                    " devices: a plan has at most %d",
@@ -74,19 +71,19 @@ err_t plan_world_any(plan_world *w, const char *text) {
                        "--cluster %s: expected nodes x devices of each, such as 128x8, at most %d devices in all; or "
                        "with racks of as many nodes each, 128x8x4; or a file that describes one, such as ./cluster.ini",
                        text, PLAN_WORLD_MOST);
-    return even_world(w, nodes, each, racks);
+    even_world(w, nodes, each, racks);
+    return ERR_OK;
 }
 
 // Of made-up nodes, too, neighbours are joined as the INI says.
 static err_t join_made(plan_world *w, int64_t joined) {
     int each = w->world / w->nodes;
-    w->joined = (int)joined;
+    w->joined = w->even.join = (int)joined;
     if (joined && each % joined)
         return err_set(ERR_CONFIG,
                        "[cluster] joined = %" PRId64 ", and each node has %d ranks: expected a number that "
                        "divides them",
                        joined, each);
-    for (int r = 0; joined && r < w->world; r++) w->place[r].join = w->place[r].local / w->joined;
     return ERR_OK;
 }
 
@@ -125,9 +122,9 @@ static uint64_t mark_places(const sorter *x, group_kind kind, int rank) {
     int n = grid_group_size(&x->shape, kind);
     uint64_t h = (uint64_t)n;
     for (int i = 1; i < n; i++) {
-        const comm_place *a = &x->w->place[grid_group_member(&x->shape, kind, rank, i - 1)],
-                         *b = &x->w->place[grid_group_member(&x->shape, kind, rank, i)];
-        h = mix(h, (uint64_t)(a->node == b->node) << 2 | (uint64_t)comm_joined(a, b) << 1 | (a->rack == b->rack));
+        comm_spot a = plan_where(x->w, grid_group_member(&x->shape, kind, rank, i - 1)),
+                  b = plan_where(x->w, grid_group_member(&x->shape, kind, rank, i));
+        h = mix(h, (uint64_t)(a.node == b.node) << 2 | (uint64_t)comm_joined(a, b) << 1 | (a.rack == b.rack));
     }
     return h;
 }
@@ -149,8 +146,8 @@ static uint64_t mark_links(const sorter *x, int rank) {
     uint64_t h = 0;
     for (int k = 0; k < 2 * LINK_KINDS; k++) {
         int peer = grid_link_peer(&x->shape, (link_kind)(k / 2), rank, k % 2);
-        const comm_place *a = &x->w->place[rank], *b = peer < 0 ? NULL : &x->w->place[peer];
-        h = mix(h, !b ? 0 : a->rack != b->rack ? 4 : a->node != b->node ? 3 : comm_joined(a, b) ? 1 : 2);
+        comm_spot a = plan_where(x->w, rank), b = plan_where(x->w, peer < 0 ? rank : peer);
+        h = mix(h, peer < 0 ? 0 : a.rack != b.rack ? 4 : a.node != b.node ? 3 : comm_joined(a, b) ? 1 : 2);
     }
     return h;
 }
@@ -188,7 +185,7 @@ static bool tensor_ranks_differ(const sorter *x) {
     model_close(net);
     bool one_node = true;
     for (int r = 0; r < x->w->world && one_node; r += x->shape.tensor)
-        one_node = x->w->place[r].node == x->w->place[r + x->shape.tensor - 1].node;
+        one_node = plan_where(x->w, r).node == plan_where(x->w, r + x->shape.tensor - 1).node;
     return !one_node || rows % (EVEN * x->shape.tensor * grid_context(&x->shape)) != 0;
 }
 
@@ -287,7 +284,7 @@ static err_t mark_data(sorter *x) {
 static err_t mark_all(sorter *x, int64_t shared) {
     TRY(mark_slices(x));
     bool tensor = tensor_ranks_differ(x);
-    comm all = {.world = x->w->world, .place = x->w->place};
+    comm all = plan_all(x->w, 0);
     for (int r = 0; r < x->w->world; r++) {
         grid_place at = grid_at(&x->shape, r);
         all.rank = r;

@@ -387,7 +387,7 @@ static void print_machine(FILE *out, const plan_world *who, const plan_ranks *p)
     for (int n = 0, rank = 0; n < who->nodes; n++) {
         double host = 0;
         int first = rank;
-        for (; rank < who->world && who->place[rank].node == n; rank++) {
+        for (; rank < who->world && plan_where(who, rank).node == n; rank++) {
             const plan_rank *k = plan_of(p, rank);
             host += (double)(k->on_gpu ? k->host : plan_bytes(k));
             if (k->on_gpu) gpu = fmax(gpu, (double)(plan_bytes(k) - k->host));
@@ -459,7 +459,7 @@ static int64_t most_sent(const plan_world *who, const plan_ranks *p) {
     int64_t most = 0;
     for (int n = 0, r = 0; n < who->nodes; n++) {
         int64_t sent = 0;
-        for (; r < who->world && who->place[r].node == n; r++) {
+        for (; r < who->world && plan_where(who, r).node == n; r++) {
             const plan_rank *k = plan_of(p, r);
             sent += k->sent_far;
             if (who->nodes == 1 && k->sent > most) most = k->sent;
@@ -474,7 +474,7 @@ static int64_t most_sent(const plan_world *who, const plan_ranks *p) {
 static err_t time_codes(const config *c, const plan_rank *p, const plan_world *who, double *coding, double *adding) {
     session x = {0};
     comm *ranks;
-    TRY(comm_imaginary_open(&ranks, 0, who->world, who->place));
+    TRY(plan_comm(&ranks, who, 0));
     err_t rc = session_plan(&x, c, ranks);
     if (rc == ERR_OK) {
         const state_options *o = &x.state.o;

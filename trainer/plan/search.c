@@ -113,7 +113,9 @@ static err_t price_alone(searcher *x, known_blocks *k) {
     leave_others(x->tried);
     x->tried->batch.global = one.micro;
     if (!config_would(x->tried, world)) return ERR_OK;
-    err_t rc = plan_begin(&s, x->tried, 0, &(plan_world){.world = world, .place = x->w->place});
+    plan_world few = *x->w;
+    few.world = world;
+    err_t rc = plan_begin(&s, x->tried, 0, &few);
     if (rc == ERR_OK) rc = price_open(&b, &s, x->k, x->out->slower);
     if (rc == ERR_OK) {
         k->possible = true, k->blocks = b.blocks;
@@ -143,8 +145,8 @@ static err_t know(searcher *x, const search_choice *of, const known_blocks **out
 // --- a guess ---------------------------------------------------------------------------------------------------------
 
 static costs_level level_between(const plan_world *w, int a, int b) {
-    const comm_place *p = &w->place[a], *q = &w->place[b];
-    return p->rack != q->rack ? COSTS_SPINE : p->node != q->node ? COSTS_RACK : COSTS_NODE;
+    comm_spot p = plan_where(w, a), q = plan_where(w, b);
+    return p.rack != q.rack ? COSTS_SPINE : p.node != q.node ? COSTS_RACK : COSTS_NODE;
 }
 
 // The work of the rank that has most, of a micro-batch. cut: [stages+1] of room.
@@ -596,7 +598,7 @@ err_t search_run(search_result *out, const config *c, const plan_world *w, const
                  const search_free *free_keys) {
     searcher x = {.c = c, .w = w, .k = k, .free = *free_keys, .out = out, .tried = malloc(sizeof *x.tried)};
     *out = (search_result){.memory = k->memory, .free = *free_keys};
-    for (int r = 0; r < w->world; r++) x.each = w->place[r].local >= x.each ? w->place[r].local + 1 : x.each;
+    for (int r = 0; r < w->world; r++) x.each = plan_where(w, r).local >= x.each ? plan_where(w, r).local + 1 : x.each;
     if (out->memory <= 0) out->memory = (double)memory_find("").available / x.each;
     out->slower = sharing(c, k, x.each);
     x.large = calloc(PLANNED + 1, sizeof *x.large);
