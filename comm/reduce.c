@@ -47,8 +47,9 @@ struct reducer {
     source *result;   // what the owner merges it to
     int room;
     // Of each owner whose ranges this rank has to pass on: what it merged in the phases before.
-    source *held;  // (world, ORDERED_SPANS)
-    int *helds;    // [world]
+    source *held;  // (world, spans): no range of the lanes leaves more subtrees, with one that is being merged
+    int spans;
+    int *helds;  // [world]
 };
 
 // --- who holds what --------------------------------------------------------------------------------------------------
@@ -225,7 +226,8 @@ err_t reduce_open(reducer **out, const reduce_options *o) {
     r->room = most_sources(r);
     r->sources = calloc((size_t)r->room, sizeof *r->sources);
     r->result = calloc((size_t)r->room, sizeof *r->result);
-    r->held = calloc((size_t)r->world * ORDERED_SPANS, sizeof *r->held);
+    r->spans = lane_counter_most(o->lanes, false) + 2;
+    r->held = calloc((size_t)r->world * (size_t)r->spans, sizeof *r->held);
     r->helds = calloc((size_t)r->world, sizeof *r->helds);
     r->kept = calloc((size_t)reduce_turns(r) + 1, sizeof *r->kept);
     if (!r->deal || !r->sources || !r->result || !r->held || !r->helds || !r->kept) {
@@ -380,7 +382,7 @@ static err_t send_up(walk *w, int at) {
         if (!collects(r, owner, at - 1)) continue;
         int peer = collector(r, owner, at, own_group(r, at));
         for (int i = 0; peer != r->rank && i < r->helds[owner]; i++)
-            TRY(list_ranges(w, true, peer, owner, &r->held[owner * ORDERED_SPANS + i]));
+            TRY(list_ranges(w, true, peer, owner, &r->held[owner * r->spans + i]));
     }
     return ERR_OK;
 }
@@ -393,7 +395,7 @@ static err_t list_collected(walk *w, int at, int owner, int *count) {
     *count = 0;
     for (int part = parts_from(r, at, group); part < parts_to(r, at, group); part++) {
         if (part == own) {
-            memcpy(&r->sources[*count], &r->held[owner * ORDERED_SPANS], (size_t)r->helds[owner] * sizeof *r->sources);
+            memcpy(&r->sources[*count], &r->held[owner * r->spans], (size_t)r->helds[owner] * sizeof *r->sources);
             *count += r->helds[owner];
             continue;
         }
@@ -437,7 +439,7 @@ static err_t merge_collected(walk *w, int at, int owner) {
     r->recvs = recvs;
     if (at == r->levels - 1) return finish(w, r->sources, count);
     r->helds[owner] = 0;
-    return merge(w, owner, &r->held[owner * ORDERED_SPANS], &r->helds[owner], r->sources, count, NULL);
+    return merge(w, owner, &r->held[owner * r->spans], &r->helds[owner], r->sources, count, NULL);
 }
 
 // Each group of a level merges what its parts hold. Where an owner's ranges begin in scratch is found twice by walking
@@ -464,7 +466,7 @@ static err_t walk_job(walk *w) {
     r->sends = r->recvs = 0;
     for (int owner = 0; owner < r->world; owner++) {
         r->helds[owner] = mine.count;
-        for (int i = 0; i < mine.count; i++) r->held[owner * ORDERED_SPANS + i] = own_source(w, mine.span[i]);
+        for (int i = 0; i < mine.count; i++) r->held[owner * r->spans + i] = own_source(w, mine.span[i]);
     }
     for (int at = 1; at < r->levels; at++) TRY(phase(w, at));
     return r->levels == 1 ? finish(w, r->held, mine.count) : ERR_OK;

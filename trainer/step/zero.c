@@ -272,9 +272,10 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     *z = (zero_layout){.rank = o->rank, .world = world, .here = o->here, .joined = o->joined};
     if (!z->here.count) z->here = (model_slices){net->slices.of, 0, net->slices.of, false};
     z->segment = calloc(n, sizeof *z->segment);
-    z->bucket = calloc(n, sizeof *z->bucket);
-    z->cut = calloc(n * (size_t)(world + 1), sizeof *z->cut);
     z->row_at = calloc(n, sizeof *z->row_at);
+    if (z->segment && z->row_at) find_segments(z, net, o);
+    z->bucket = calloc(n, sizeof *z->bucket);
+    z->cut = calloc((size_t)(z->segments + 1) * (size_t)(world + 1), sizeof *z->cut);
     z->piece = calloc(slices_of(z, net), sizeof *z->piece);
     z->whole = calloc(slices_of(z, net), sizeof *z->whole);
     z->shard_at = calloc(n, sizeof *z->shard_at);
@@ -286,7 +287,6 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
         zero_close(z);
         return err_set(ERR_INTERNAL, "no memory for the layout of %zu parameters over %d ranks", n, world);
     }
-    find_segments(z, net, o);
     place_rows(z, net);
     division x = division_of(o, load);
     deal_all(z, net, &x);
