@@ -492,12 +492,8 @@ err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *o
 
 // --- ranks that do the same ------------------------------------------------------------------------------------------
 
-static uint64_t mark_spans(uint64_t h, const lane_counter *c) {
-    for (int i = 0; i < c->count; i++) h = mix(h, (uint64_t)c->span[i].size);
-    return mix(h, (uint64_t)c->count);
-}
-
-// What a rank brings: its lanes, and the buffers that they need.
+// What a rank brings: its lanes, the buffers that they need, and the subtrees that are left of them. A subtree takes as
+// much room, and as many bytes, however many lanes it is of.
 static uint64_t mark_lanes(const reducer *r, int rank) {
     int64_t count = lane_table_count(&r->lanes, rank);
     uint64_t h = mix(0, (uint64_t)count);
@@ -506,27 +502,25 @@ static uint64_t mark_lanes(const reducer *r, int rank) {
     for (int64_t t = 0; t < reduce_turns(r); t++) {
         lane_counter c;
         group_spans(r, 0, rank, t, &c);
-        h = mark_spans(h, &c);
+        h = mix(h, (uint64_t)c.count);
     }
     return h;
 }
 
-// What the parts of a group bring to it, each its own in another way than the others'.
+// What the parts of a group bring to it, and of that each part.
 static void mark_group(const reducer *r, int at, int group, uint64_t *mark) {
     const level *below = &r->level[at - 1];
-    uint64_t all = 0;
-    for (int own = 0; own < 2; own++)
-        for (int part = parts_from(r, at, group); part < parts_to(r, at, group); part++) {
-            uint64_t h = 0;
-            for (int64_t t = 0; t < reduce_turns(r); t++) {
+    for (int64_t t = 0; t < reduce_turns(r); t++) {
+        uint64_t all = 0;
+        for (int own = 0; own < 2; own++)
+            for (int part = parts_from(r, at, group); part < parts_to(r, at, group); part++) {
                 lane_counter c;
                 group_spans(r, at - 1, part, t, &c);
-                h = mark_spans(h, &c);
+                if (!own) all += (uint64_t)c.count;
+                for (int k = below->first[part]; own && k < below->first[part + 1]; k++)
+                    mark[k] = mix(mark[k], all << 32 | (uint64_t)c.count);
             }
-            if (!own) all = mix(all, h);
-            for (int k = below->first[part]; own && k < below->first[part + 1]; k++)
-                mark[k] = mix(mix(mark[k], h), all);
-        }
+    }
 }
 
 // The owners whose ranges a rank merges for its group, in any order.
