@@ -103,17 +103,25 @@ static comm_cost directions_cost(train_state *t) {
     return sum;
 }
 
+// A block is gathered for each micro-batch, and takes the same each time. known: [blocks], messages -1: not yet.
+static comm_cost gather_cost(train_state *t, comm_cost *known, int block) {
+    if (known[block].messages < 0) known[block] = sync_weights(t)->gather_cost(t, block);
+    return known[block];
+}
+
 // What this rank sends in a step: the same list of actions that a run walks. Where servers do not wait for all lanes,
 // what ranks send when they meet is left out.
 static err_t count_traffic(session *x, plan_rank *p) {
     train_state *t = &x->state;
     const gradient_policy *gradients = sync_gradients(t);
     const weight_policy *weights = sync_weights(t);
+    comm_cost gathers[x->net->blocks];
+    for (int b = 0; b < x->net->blocks; b++) gathers[b] = (comm_cost){.messages = -1};
     for (int i = 0; x->ranks->world > 1 && i < x->runner.actions.count; i++) {
         const action *a = &x->runner.actions.at[i];
         comm_cost cost = {0};
         if (a->kind == ACTION_REDUCE) TRY(gradients->cost(t, a->bucket, a->turn, &cost));
-        if (a->kind == ACTION_GATHER) cost = weights->gather_cost(t, a->first);
+        if (a->kind == ACTION_GATHER) cost = gather_cost(t, gathers, a->first);
         if (a->kind == ACTION_SPREAD) cost = weights->spread_cost(t);
         add(p, PLAN_DATA, cost);
         if (a->kind == ACTION_OUTER) count_mixing(x, p);
