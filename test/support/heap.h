@@ -3,6 +3,7 @@
 #ifndef TEST_SUPPORT_HEAP_H
 #define TEST_SUPPORT_HEAP_H
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -14,6 +15,7 @@ extern void __libc_free(void *);
 
 static atomic_long heap_calls, heap_blocks;  // calls so far; blocks that are not freed
 static atomic_long heap_own;                 // of the calls, those out of the program itself, without its libraries
+static atomic_long heap_bytes, heap_most;    // of these blocks, now and at most, where one thread allocates
 
 extern const char __executable_start[], etext[];
 #define HEAP_CALL() \
@@ -22,9 +24,15 @@ extern const char __executable_start[], etext[];
         if (from_ >= __executable_start && from_ < etext) atomic_fetch_add(&heap_own, 1); \
     } while (0)
 
+static void heap_grew(long n) {
+    long now = atomic_fetch_add(&heap_bytes, n) + n;
+    if (now > atomic_load(&heap_most)) atomic_store(&heap_most, now);
+}
 static void *heap_took(void *p) {
     atomic_fetch_add(&heap_calls, 1);
-    if (p) atomic_fetch_add(&heap_blocks, 1);
+    if (!p) return p;
+    atomic_fetch_add(&heap_blocks, 1);
+    heap_grew((long)malloc_usable_size(p));
     return p;
 }
 
@@ -53,13 +61,16 @@ void *realloc(void *p, size_t n) {
     HEAP_CALL();
     if (!p) return heap_took(__libc_realloc(p, n));
     atomic_fetch_add(&heap_calls, 1);
+    long before = (long)malloc_usable_size(p);
     void *to = __libc_realloc(p, n);
     if (!to && !n) atomic_fetch_sub(&heap_blocks, 1);  // freed
+    if (to || !n) heap_grew((to ? (long)malloc_usable_size(to) : 0) - before);
     return to;
 }
 void free(void *p) {
     HEAP_CALL();
     if (p) atomic_fetch_add(&heap_calls, 1), atomic_fetch_sub(&heap_blocks, 1);
+    if (p) atomic_fetch_sub(&heap_bytes, (long)malloc_usable_size(p));
     __libc_free(p);
 }
 
