@@ -204,7 +204,7 @@ static void each_kind_is_every_rank(void **state) {
         fewer += 4 * kinds.kinds <= 3 * w.world;
         plan_ranks_close(&kinds), plan_ranks_close(&each), plan_world_close(&w);
     }
-    assert_true(fewer >= 50);
+    assert_true(fewer >= 45);
     drop_dir(dir);
 }
 
@@ -217,7 +217,7 @@ static void large_clusters_have_few_kinds(void **state) {
     } of[] = {{"", "128x8", 30},
               {"[parallel]\nzero = 1\n", "128x8x4", 60},
               {"[parallel]\nzero = 3\n", "1024x1", 60},
-              {MUON "[parallel]\nzero = 1\n", "128x8x4", 60},
+              {MUON "[parallel]\nzero = 1\n", "128x8x4", 100},  // owners of matrices of each size
               {MUON ANY "[parallel]\nzero = 3\n", "128x8", 60},
               {ANY, "128x8", 30},
               {ANY "[parallel]\nzero = 2\n", "1024x1", 60}};

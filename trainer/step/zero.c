@@ -116,21 +116,30 @@ static bool has_whole(const zero_segment *s, const model *net) {
     return false;
 }
 
-// The last rank that may own something takes what is left.
-static int last_owner(const division *x) {
-    int rank = x->world - 1;
-    while (!weight_of(x, rank)) rank--;
-    return rank;
+// Has the rank room for half of n more floats? all: floats that are shared so far.
+static bool has_room(const division *x, int rank, size_t n, size_t all) {
+    uint64_t weight = weight_of(x, rank);
+    return weight && x->load[rank] + n / 2 <= (size_t)((unsigned __int128)all * weight / x->all);
 }
 
-// Gives the next rank its turn, until one has room for half of n more floats. all: floats that are shared so far.
-static void find_room(size_t *cut, const division *x, int *rank, size_t at, size_t n, size_t all) {
-    int last = last_owner(x);
-    for (; *rank < last; cut[++*rank] = at) {
-        uint64_t weight = weight_of(x, *rank);
-        size_t most = (size_t)((unsigned __int128)all * weight / x->all);
-        if (weight && x->load[*rank] + n / 2 <= most) return;
+// Of the ranks from this one on, the first that has least of what it should have. None may own anything: this one.
+static int least_loaded(const division *x, int rank) {
+    int best = rank;
+    for (int k = rank; k < x->world; k++) {
+        unsigned __int128 here = (unsigned __int128)x->load[k] * weight_of(x, best),
+                          least = (unsigned __int128)x->load[best] * weight_of(x, k);
+        if (weight_of(x, k) && (!weight_of(x, best) || here < least)) best = k;
     }
+    return best;
+}
+
+// Gives the next ranks their turns, until one has room for n more floats. Where none has, as a matrix is more than a
+// rank's share, the one with least takes it.
+static void find_room(size_t *cut, const division *x, int *rank, size_t at, size_t n, size_t all) {
+    int to = *rank;
+    while (to < x->world && !has_room(x, to, n, all)) to++;
+    if (to == x->world) to = least_loaded(x, *rank);
+    while (*rank < to) cut[++*rank] = at;
 }
 
 // Where some rows go to one rank each, with all their slices: a rank takes rows and chunks until it has its share of
