@@ -76,7 +76,7 @@ FOREIGN := $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/bench/foreign*.c))
 $(BUILD)/test/test_published: $(FOREIGN)
 # The disk's calls of these go through test/support/journal.h.
 WRAPPED := fsync fdatasync rename mkdir symlink unlink remove write pread
-$(BUILD)/test/test_durable $(BUILD)/test/test_durable_run: LIBS += $(WRAPPED:%=-Wl,--wrap=%)
+$(BUILD)/test/test_durable $(BUILD)/test/test_durable_run $(BUILD)/test/test_durable_pack: LIBS += $(WRAPPED:%=-Wl,--wrap=%)
 # The device's memory is a shadow in test/support/calls.h.
 $(BUILD)/test/test_calls: LIBS += -Wl,--wrap=stream_zero
 # Rows that are FP32 in 16-bit passes, of a page and operations that know none.
