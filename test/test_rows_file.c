@@ -214,6 +214,44 @@ static void test_other_rows_are_damage(void **state) {
     release(x);
 }
 
+// Most rows are in a file, and its disk fails while they are written to a checkpoint, or digested: what is said is the
+// disk's, and which row it was about.
+static void test_a_disk_that_fails_meanwhile_is_named(void **state) {
+    place *p = *state;
+    fault_list faults;
+    saved *x = save(p);
+    const row_options o = {.width = D,
+                           .seed = 4,
+                           .bound = 0.5f,
+                           .buckets = ROW_BUCKETS,
+                           .memory = row_table_least(D) + 3 * (row_table_frame_bytes(D) + 1),
+                           .dir = p->dir,
+                           .number = 3,
+                           .faults = &faults};
+    for (int k = 0; k < 3; k++) {
+        row_table *all = x->state.rows;
+        row_walk w;
+        char path[IO_PATH], fault[64];
+        assert_ok(fault_parse(&faults, "spill_read@1000000000"));
+        assert_ok(row_table_open(&x->state.rows, &o));
+        row_table_begin(all, 0, &w);
+        while (row_table_next(all, &w)) assert_ok(row_table_put(x->state.rows, w.key, w.row, *w.sum));
+        assert_true(row_table_cold(x->state.rows) > ROWS / 2);
+        // of the four tensors two have values that are read; digests read each row once
+        long reads = k == 0 ? 5 : k == 1 ? row_table_cold(x->state.rows) + 5 : 9;
+        snprintf(fault, sizeof fault, "spill_read@%ld", reads);
+        assert_ok(fault_parse(&faults, fault));
+        snprintf(path, sizeof path, "%s", at(p, "again.safetensors"));
+        err_t rc = k == 2 ? ckpt_rows_digest(&x->state) : ckpt_rows_write(&x->m, &x->state, path, 0, NULL);
+        assert_error(rc, ERR_IO, "rows-of-rank-3", ": read of ", ": slot ", ", id ", " of table ",
+                     "start again from the newest checkpoint");
+        assert_true(row_table_is_lost(x->state.rows));
+        row_table_close(x->state.rows);
+        x->state.rows = all;
+    }
+    release(x);
+}
+
 // Digests of a table of which few buckets changed since the last ones are those of one that was made at once. The
 // table's are of its name, its width, all values and all sums, and no build may change them.
 static void test_digests_are_of_the_rows(void **state) {
@@ -247,6 +285,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_any_ranks_read_what_is_written, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_other_tensors_are_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_other_rows_are_damage, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_a_disk_that_fails_meanwhile_is_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_digests_are_of_the_rows, place_enter, place_leave),
     };
     return cmocka_run_group_tests_name("rows_file", tests, NULL, NULL);

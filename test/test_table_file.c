@@ -181,6 +181,29 @@ static void test_as_many_leave_as_have_to(void **state) {
     free(key), free(g);
 }
 
+// What is held is all that memory was given for, but for less than a frame, and a byte a frame: rows, and beside them
+// what reads and writes those of the file. What tells the slots of the file apart is counted, too: two bytes a slot, of
+// 65536 at once.
+static void test_what_is_held_is_the_limit(void **state) {
+    static const int64_t rooms[] = {1, 40, 3000};
+    for (size_t k = 0; k < sizeof rooms / sizeof *rooms; k++) {
+        const row_options o = limited(*state, rooms[k]);
+        row_table *t = open_table(&o);
+        const float row[D] = {0};
+        int64_t rows = 0, beside = row_table_bytes(t) - row_table_held(t), frames;
+        for (; row_table_cold(t) == 0; rows++) {
+            assert_int_equal(row_table_bytes(t) - row_table_held(t), beside);
+            assert_ok(row_table_put(t, row_key_of(0, (uint64_t)rows), row, 0));
+        }
+        frames = rows - 1;  // the last one found them full
+        assert_true(frames >= 1 && frames <= rooms[k]);
+        assert_true(row_table_held(t) <= o.memory);
+        assert_true(row_table_held(t) > o.memory - frames - 1 - row_table_frame_bytes(D));
+        assert_int_equal(row_table_bytes(t) - row_table_held(t), beside + 2 * 65536);
+        row_table_close(t);
+    }
+}
+
 // Rows that a checkpoint brings are those of no step: after the first one that follows none has to leave.
 static void test_rows_that_are_put_are_of_no_step(void **state) {
     enum { N = 6000 };
@@ -392,7 +415,7 @@ static void test_a_lost_write_is_found(void **state) {
 }
 
 static void test_a_disk_that_fails_is_named(void **state) {
-    enum { N = 40 };
+    enum { N = 40, ROWS = 1500 };
     place *p = *state;
     row_key key[N];
     float row[N * D], g[D] = {1};
@@ -424,6 +447,20 @@ static void test_a_disk_that_fails_is_named(void **state) {
     assert_true(row_table_is_lost(t));
     row_table_close(t);
 
+    // a write takes many rows along: the first of them, which the file's first slot has, is named
+    o = limited(p, 2000);
+    o.faults = &faults;
+    assert_ok(fault_parse(&faults, "spill_write@1"));
+    t = open_table(&o);
+    row_key *many = calloc(ROWS, sizeof *many);
+    float *gradients = calloc(ROWS * D, sizeof *gradients);
+    make_keys(many, ROWS, 0, 0);
+    assert_ok(row_table_update(t, &(row_list){ROWS, many, gradients}, &(row_rules){1, 0.1f, 1}));
+    snprintf(id, sizeof id, ": slot 0, id %d of table 0: make room there", (int)row_id(many[0]));
+    assert_error(row_table_cool(t), ERR_IO, "No space left on device", id);
+    row_table_close(t);
+    free(many), free(gradients);
+
     o.memory = 10000, o.dir = "/proc/none";
     assert_error(row_table_open(&t, &o), ERR_IO, "/proc/none");
 }
@@ -434,6 +471,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rows_are_put_past_the_limit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_is_used_stays_and_a_step_pays_for_itself, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_as_many_leave_as_have_to, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_what_is_held_is_the_limit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_rows_that_are_put_are_of_no_step, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_are_used_again, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_of_rows_without_a_frame_are_used_again, place_enter, place_leave),
