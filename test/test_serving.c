@@ -246,6 +246,13 @@ static void test_a_full_disk_is_named(void **state) {
     assert_ok(served_write(&r, lines[0]));
     assert_error(served_flush(&r), ERR_IO, "/served-0.log: it can't be written: No space left on device");
     served_record_close(&r);
+    // and at once where that is more than is kept until then
+    assert_ok(served_record_open(&r, at(*state, "served-0.log"), &about, 0));
+    assert_true(dup2(full, fileno(r.to)) >= 0);
+    err_t rc = ERR_OK;
+    for (int i = 0; i < 1 << 16 && rc == ERR_OK; i++) rc = served_write(&r, lines[0]);
+    assert_error(rc, ERR_IO, "/served-0.log: it can't be written: No space left on device");
+    served_record_close(&r);
     close(full);
 }
 
