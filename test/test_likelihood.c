@@ -179,6 +179,28 @@ static void texts_agree_with_others(void **state) {
     }
 }
 
+// A loss says how many bits a byte takes where a token is a byte: of a model that knows no more than those, and whose
+// words are read as bytes.
+static void bits_are_of_bytes(void **state) {
+    (void)state;
+    config *c = calloc(1, sizeof *c);
+    model net = {.vocab = 256};
+    tokenizer *words;
+    strcpy(c->sample.tokenizer, "bytes");
+    OK(tokenizer_open(&words, "bytes"));
+    assert_true(exam_of_bytes(c, NULL, &net));
+    assert_false(exam_of_bytes(c, words, &net));
+    strcpy(c->sample.tokenizer, "test/golden/tokenizer/gpt2.json");
+    assert_false(exam_of_bytes(c, NULL, &net));
+    strcpy(c->sample.tokenizer, "bytes");
+    net.vocab = 257;
+    assert_false(exam_of_bytes(c, NULL, &net));
+    net.vocab = 0;
+    assert_false(exam_of_bytes(c, NULL, &net));
+    tokenizer_close(words);
+    free(c);
+}
+
 // --- the same numbers ------------------------------------------------------------------------------------------------
 
 // On a CPU no bit depends on what a micro-batch has beside a row.
@@ -235,9 +257,8 @@ static void padding_changes_no_bit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices_agree_with_others),
-        cmocka_unit_test(texts_agree_with_others),
-        cmocka_unit_test(any_micro_batch_gives_the_same),
+        cmocka_unit_test(choices_agree_with_others), cmocka_unit_test(texts_agree_with_others),
+        cmocka_unit_test(bits_are_of_bytes),         cmocka_unit_test(any_micro_batch_gives_the_same),
         cmocka_unit_test(padding_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
