@@ -661,6 +661,64 @@ static void broken_tables_are_noticed(void **state) {
                   "rank 1 waits in `forward 2.0` for its own later unit `forward 1.0`");
 }
 
+// The tables above break as another schedule would. This one is made by hand, of rank 1 of two that has both stages in
+// the middle, and each of its changes is one that no schedule makes: what a rank would wait for, or overwrite, is said
+// before it runs.
+static void forged_tables_are_refused(void **state) {
+    (void)state;
+    enum { FORWARD_1, FORWARD_2, INPUTS_2, WEIGHTS_2, BACKWARD_1, UNITS };
+    static const struct {
+        int unit, slot, gradient_out;  // of one of them, what these become
+        int swap[2];                   // these change places
+        unit_kind inputs;              // the kind of INPUTS_2
+        const char *says;
+    } of[] = {
+        {-1, 0, 0, {0, 0}, UNIT_INPUTS, NULL},
+        {FORWARD_2,
+         0,
+         -1,
+         {0, 0},
+         UNIT_INPUTS,
+         "`forward 2.0` for a buffer that is free after its own later unit `backward 1.0`"},
+        {INPUTS_2,
+         1,
+         0,
+         {0, 0},
+         UNIT_INPUTS,
+         "`inputs 2.0` for a buffer that is free after its own later unit `weights 2.0`"},
+        {INPUTS_2,
+         1,
+         0,
+         {0, 0},
+         UNIT_BACKWARD,
+         "`backward 2.0` for a buffer that is free after its own later unit `backward 2.0`"},
+        {-1, 0, 0, {INPUTS_2, WEIGHTS_2}, UNIT_INPUTS, "`weights 2.0` for its own later unit `inputs 2.0`"},
+        {-1, 0, 0, {INPUTS_2, BACKWARD_1}, UNIT_INPUTS, "`backward 1.0` for its own later unit `backward 2.0`"},
+        {-1, 0, 0, {FORWARD_2, INPUTS_2}, UNIT_INPUTS, "`inputs 2.0` for its own later unit `forward 2.0`"},
+        {-1, 0, 0, {FORWARD_1, FORWARD_2}, UNIT_INPUTS, "`forward 2.0` for its own later unit `forward 1.0`"},
+    };
+    const pipeline_layout l = layout_of(PIPELINE_ZB_V, 2, 4);
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        unit u[UNITS] = {{UNIT_FORWARD, 1, 0, 0, -1, -1, 0, -1, -1},
+                         {UNIT_FORWARD, 2, 0, 1, -1, -1, -1, -1, -1},
+                         {of[k].inputs, 2, 0, 1, 0, 1, 1, -1, -1},
+                         {UNIT_WEIGHTS, 2, 0, 1, 0, -1, -1, -1, -1},
+                         {UNIT_BACKWARD, 1, 0, 0, 1, 2, -1, 2, -1}};
+        message m[] = {{MESSAGE_ACTIVATIONS, false, 0, 1, 0, 0, FORWARD_1, -1},
+                       {MESSAGE_GRADIENTS, false, 0, 3, 0, 0, INPUTS_2, -1},
+                       {MESSAGE_GRADIENTS, true, 0, 1, 0, 2, BACKWARD_1, BACKWARD_1}};
+        if (of[k].inputs == UNIT_BACKWARD) u[WEIGHTS_2] = (unit){UNIT_FORWARD, 1, 1, 2, -1, -1, -1, -1, -1};
+        if (of[k].unit >= 0) u[of[k].unit].slot = of[k].slot, u[of[k].unit].gradient_out = of[k].gradient_out;
+        unit x = u[of[k].swap[0]];
+        u[of[k].swap[0]] = u[of[k].swap[1]], u[of[k].swap[1]] = x;
+        const unit_table t = {.units = UNITS, .unit = u, .messages = 3, .message = m, .slots = 3, .gradients = 3};
+        err_t rc = table_check(&l, 1, &t);
+        if (rc != (of[k].says ? ERR_INTERNAL : ERR_OK) || (of[k].says && !strstr(err_last()->text, of[k].says)))
+            fail_msg("%s\nexpected: %s", rc ? err_last()->text : "it is accepted",
+                     of[k].says ? of[k].says : "no error");
+    }
+}
+
 int main(void) {
     // or a third of the time goes into giving memory back to the system, and asking for it again, thousands of times
     mallopt(M_TRIM_THRESHOLD, 1 << 30), mallopt(M_TOP_PAD, 64 << 20);
@@ -680,6 +738,7 @@ int main(void) {
         cmocka_unit_test(many_micro_batches_are_no_trouble),
         cmocka_unit_test(layouts_without_a_schedule_are_refused),
         cmocka_unit_test(broken_tables_are_noticed),
+        cmocka_unit_test(forged_tables_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
