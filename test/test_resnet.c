@@ -387,6 +387,34 @@ static void spans_have_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// [eval] batches counts micro-batches as [batch] micro has them, however many lanes are computed at once: the same
+// samples, and so, as moments are not taken then, the same loss.
+static void evaluations_count_micro_batches(void **state) {
+    static const char *const spans[] = {"1", "2", "0"};
+    (void)state;
+    char *dir = rank_dir(), more[IO_PATH];
+    double loss = 0, first = 0;
+    int64_t samples;
+    write_images(dir);
+    for (int i = 0; i < 3; i++) {
+        config c;
+        session x;
+        snprintf(more, sizeof more, "[data]\ntrain = %s/images %s/labels\nval =\nholdout = 13\n[batch]\nbn_span = %s\n",
+                 dir, dir, spans[i]);
+        load_config(&c, dir, small_run, more);
+        OK(session_open(&x, &c, SESSION_INFERENCE, NULL));
+        OK(session_init(&x));
+        for (int64_t batches = 1; batches <= 6; batches++) {
+            OK(eval_loss(&x, batches, &loss, &samples));
+            assert_int_equal(samples, batches * 3 < 13 ? batches * 3 : 13);
+        }
+        if (i == 0) first = loss;
+        assert_true(loss == first);
+        session_close(&x);
+    }
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_steps_are_those_of_pytorch),
@@ -398,6 +426,7 @@ int main(void) {
         cmocka_unit_test(filters_go_in_codes),
         cmocka_unit_test(any_layout_has_the_same_bits),
         cmocka_unit_test(spans_have_the_same_bits),
+        cmocka_unit_test(evaluations_count_micro_batches),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);
 }
