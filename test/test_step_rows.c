@@ -33,10 +33,10 @@ typedef struct part {
     fault_list faults;  // that are counted, and never come
 } part;
 
-static void open_part(part *p, comm *c, int64_t memory, const char *dir) {
+static void open_part(part *p, comm *c, int64_t memory, const char *dir, int64_t *deal) {
     *p = (part){.net.table = {.tables = TABLES, .width = D, .bound = 0.1f}};
     p->t = (train_state){.net = &p->net, .ranks = c, .all = c};
-    p->t.o = (state_options){.lanes = LANES, .micros = MICROS, .training = true};
+    p->t.o = (state_options){.lanes = LANES, .micros = MICROS, .deal = deal, .training = true};
     RUNS(fault_parse(&p->faults, "spill_read@1000000000"));
     int first = row_first_bucket(c->rank, c->world), end = row_first_bucket(c->rank + 1, c->world);
     RUNS(row_table_open(&p->t.rows, &(row_options){.width = D,
@@ -133,7 +133,8 @@ static void one_step(part *p, int step, values seen[LANES][MICROS], long *ahead,
     step_rows_begin(&p->x);
     long before = reads(p);
     for (int64_t u = own; u < most; u++) RUNS(step_rows_fetch(&p->x, 0, 0, p->s));
-    fetch(p, 0, step, first, 0);
+    if (own) fetch(p, 0, step, first, 0);
+    else RUNS(step_rows_ahead(&p->x, 1, 0, p->s));
     if (own == most) *late += reads(p) - before;
     for (int64_t u = 0; u < own; u++) {
         int64_t lane = first + u / MICROS, micro = u % MICROS;
@@ -159,23 +160,30 @@ static void one_step(part *p, int step, values seen[LANES][MICROS], long *ahead,
     end_step(p);
 }
 
+typedef struct share {
+    const char *dir;
+    int64_t *deal;  // lanes of each rank; NULL: as equal as they can be
+    int steps;
+} share;
+
 static void same_values(comm *c, void *ctx) {
+    const share *o = ctx;
     static part all, p;
     static values seen[LANES][MICROS];
     comm *self;
     long ahead = 0, late = 0, coldest = 0;
     RUNS(comm_self_open(&self));
-    open_part(&all, self, 0, NULL);
-    open_part(&p, c, 600 / c->world * row_table_frame_bytes(D), ctx);
-    for (int step = 0; step < STEPS; step++) {
+    open_part(&all, self, 0, NULL, NULL);
+    open_part(&p, c, 600 / c->world * row_table_frame_bytes(D), o->dir, o->deal);
+    for (int step = 0; step < o->steps; step++) {
         one_step_alone(&all, step, seen);
         one_step(&p, step, seen, &ahead, &late);
         long cold = (long)row_table_cold(p.t.rows);
         coldest = cold > coldest ? cold : coldest;
     }
     // where more rows come than in the step before, some find no room
-    CHECK(coldest > 0 && ahead > 50 && late < ahead / 2, "rank %d: %ld rows were cold, %ld read ahead, %ld late",
-          c->rank, coldest, ahead, late);
+    CHECK(o->deal || (coldest > 0 && ahead > 50 && late < ahead / 2),
+          "rank %d: %ld rows were cold, %ld read ahead, %ld late", c->rank, coldest, ahead, late);
     close_part(&p), close_part(&all);
     self->table->close(self);
 }
@@ -183,12 +191,25 @@ static void same_values(comm *c, void *ctx) {
 static void every_micro_batch_gets_the_rows_of_one_rank(void **state) {
     place *p = *state;
     const layout near1 = NEAR(1), *const worlds[] = {&near1, &near2, &near3, &near4};
-    for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++) run_ranks(worlds[k], 60, same_values, p->dir, 0);
+    share o = {p->dir, NULL, STEPS};
+    for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++) run_ranks(worlds[k], 60, same_values, &o, 0);
+}
+
+// Lanes 1 and 2 are no siblings in the tree, though one rank has both; and some ranks have none.
+static void any_deal_of_lanes_has_the_rows_of_one_rank(void **state) {
+    place *p = *state;
+    static struct {
+        const layout *world;
+        int64_t deal[4];
+    } of[] = {{&near2, {1, 3}}, {&near2, {0, 4}}, {&near3, {1, 2, 1}}, {&near3, {3, 0, 1}}, {&near4, {0, 2, 2, 0}}};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+        run_ranks(of[k].world, 60, same_values, &(share){p->dir, of[k].deal, 12}, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_micro_batch_gets_the_rows_of_one_rank, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(any_deal_of_lanes_has_the_rows_of_one_rank, place_enter, place_leave),
     };
     return cmocka_run_group_tests_name("step_rows", tests, NULL, NULL);
 }
