@@ -143,6 +143,23 @@ static void counters(void **state) {
     }
 }
 
+// Of servers that do not wait for all of a step, each number under its own name, be it nothing; of others none.
+static void what_servers_know_of_a_step(void **state) {
+    (void)state;
+    watch_rank rank;
+    watch_state s = state_make(&rank, 1);
+    s.news.stale = 1.5, s.news.late = 3, s.news.waiting = 0.25;
+    has(metrics_of(&s), "\nlockstep_stale_updates 1.5\n");
+    has(text, "\nlockstep_late_gradients 3\n");
+    has(text, "\nlockstep_server_queue 0.25\n");
+    s.news.stale = s.news.late = s.news.waiting = 0;
+    has(metrics_of(&s), "\nlockstep_stale_updates 0\n");
+    has(text, "\nlockstep_late_gradients 0\n");
+    has(text, "\nlockstep_server_queue 0\n");
+    s.news.stale = s.news.late = s.news.waiting = NAN;
+    lacks(metrics_of(&s), "stale"), lacks(text, "late_"), lacks(text, "queue");
+}
+
 static void alarms_are_counted(void **state) {
     (void)state;
     watch_rank rank[2];
@@ -655,6 +672,7 @@ int main(void) {
         cmocka_unit_test(unknown_is_left_out),
         cmocka_unit_test(a_cpu),
         cmocka_unit_test(counters),
+        cmocka_unit_test(what_servers_know_of_a_step),
         cmocka_unit_test(alarms_are_counted),
         cmocka_unit_test(a_run_that_diverges),
         cmocka_unit_test(ranks_of_another_node),

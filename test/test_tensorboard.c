@@ -435,6 +435,32 @@ static void every_byte_is_as_tensorboard_writes_it(void **state) {
     drop_dir(dir);
 }
 
+// Only where servers do not wait for all of a step.
+static void what_servers_know_of_a_step(void **state) {
+    (void)state;
+    config c;
+    monitor m;
+    char *dir = make_run_dir(&c, "[run]\nsteps = 600\n");
+    monitor_on(&m, &c, dir);
+    log_start(&m, 0);
+    step_record step = {
+        .step = 1, .logged = true, .world = 3, .served = true, .stale = 1.5, .late = 3, .waiting = 0.25};
+    monitor_log(&m, &(record){RECORD_STEP, .step = step});
+    step.step = 2, step.served = false;
+    monitor_log(&m, &(record){RECORD_STEP, .step = step});
+    monitor_close(&m);
+    board_view *v = read_board(dir);
+    expect_point(v, 1, "servers/stale", 1.5);
+    expect_point(v, 1, "servers/late", 3);
+    expect_point(v, 1, "servers/waiting", 0.25);
+    assert_null(find_point(v, 2, "servers/stale"));
+    assert_null(find_point(v, 2, "servers/late"));
+    assert_null(find_point(v, 2, "servers/waiting"));
+    assert_non_null(find_point(v, 2, "train/loss"));
+    free(v);
+    drop_dir(dir);
+}
+
 static void settings_are_those_that_decide_the_weights(void **state) {
     (void)state;
     static const char *const expected[] = {
@@ -784,6 +810,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_checksum_is_the_standard_one),
         cmocka_unit_test(every_byte_is_as_tensorboard_writes_it),
+        cmocka_unit_test(what_servers_know_of_a_step),
         cmocka_unit_test(settings_are_those_that_decide_the_weights),
         cmocka_unit_test(killed_runs_leave_what_one_run_would),
         cmocka_unit_test(a_killed_run_has_all_that_its_log_has),

@@ -113,6 +113,28 @@ static void status_to_the_byte(void **state) {
     free(golden), free(found);
 }
 
+// Of servers that do not wait for all of a step, and of rows on demand, what there is to say, and where.
+static void status_of_servers_and_of_rows(void **state) {
+    (void)state;
+    watch_rank rank;
+    watch_state s = made_state(&rank);
+    const size_t room = status_json_room(1);
+    char *found = malloc(room);
+    assert_non_null(found);
+    s.has_news = true, s.news = made_news;
+    s.news.stale = 1.5, s.news.late = 3, s.news.waiting = 0.25, s.news.rows = 700, s.news.cold_rows = 60;
+    assert_true(status_json(&s, found, room) > 0);
+    assert_non_null(
+        strstr(found, ",\"skipped\":1,\"rows\":700,\"cold_rows\":60,\"stale\":1.5,\"late\":3,\"waiting\":0.25,"));
+    s.news.stale = s.news.late = s.news.waiting = 0, s.news.rows = 0, s.news.cold_rows = 0;
+    assert_true(status_json(&s, found, room) > 0);
+    assert_non_null(strstr(found, ",\"skipped\":1,\"stale\":0,\"late\":0,\"waiting\":0,"));
+    s.has_news = false;
+    assert_true(status_json(&s, found, room) > 0);
+    assert_null(strstr(found, "\"stale\""));
+    free(found);
+}
+
 // Never half of one.
 static void status_needs_its_room(void **state) {
     (void)state;
@@ -394,10 +416,11 @@ static void lines_one_after_another(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_to_the_byte),        cmocka_unit_test(status_needs_its_room),
-        cmocka_unit_test(the_longest_texts_of_many), cmocka_unit_test(states_have_words),
-        cmocka_unit_test(lines_of_the_machine),      cmocka_unit_test(lines_one_after_another),
-        cmocka_unit_test(status_of_several),         cmocka_unit_test(texts_are_json),
+        cmocka_unit_test(status_to_the_byte),      cmocka_unit_test(status_of_servers_and_of_rows),
+        cmocka_unit_test(status_needs_its_room),   cmocka_unit_test(the_longest_texts_of_many),
+        cmocka_unit_test(states_have_words),       cmocka_unit_test(lines_of_the_machine),
+        cmocka_unit_test(lines_one_after_another), cmocka_unit_test(status_of_several),
+        cmocka_unit_test(texts_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
