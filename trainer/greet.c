@@ -30,11 +30,10 @@ static void greet_ranks(const session *x, monitor *m) {
 
 // How servers and workers wait for each other.
 static void say_mode(const config *c, char dst[96]) {
-    int64_t steps = c->server.staleness;
     if (c->server.mode == SERVER_ASYNC) snprintf(dst, 96, "; async: a step waits for no worker");
     if (c->server.mode == SERVER_BOUNDED)
-        snprintf(dst, 96, "; bounded: a worker waits for the one that is %" PRId64 " step%s behind", steps + 1,
-                 steps ? "s" : "");
+        snprintf(dst, 96, "; bounded: a worker waits for the one that is %" PRId64 " steps behind",
+                 c->server.staleness + 1);
     if (c->server.mode == SERVER_HYBRID)
         snprintf(dst, 96, "; hybrid: a step waits %g s after its first gradient", c->server.timeout);
 }
