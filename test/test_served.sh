@@ -493,6 +493,7 @@ damaged_data_ends_it() {
         run.steps=40 server.record=yes log.hash_every=0
     expect 65 train shard
     says "data/many-train-00007.bin" "offset"
+    tail -n 1 runs/shard/served-0.log | grep -qv '^end' || fail "the record ends a period that did not end"
     cp good data/many-train-00007.bin
     expect 0 train shard
     # the gradients of others that a step waits with are of no use then
