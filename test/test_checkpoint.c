@@ -3,6 +3,7 @@
 // it is used. (test_checkpoint_crash.c: while saving. test_checkpoint_fit.c: from which of them a run may go on.)
 #include "model/safetensors.h"
 #include "test/support/forge.h"
+#include "trainer/checkpoint/manifest.h"
 
 #include <math.h>
 #include <sys/resource.h>
@@ -652,6 +653,78 @@ static void test_forged_manifests(void **state) {
     drop_world(t.first);
 }
 
+// A manifest of two ranks with rows on demand, 60 of them, of which the second rank has 25.
+static char *manifest_of_rows(const char *dir, size_t *size) {
+    manifest m;
+    char *text;
+    OK(manifest_read(&m, dir));
+    manifest_file *f = calloc((size_t)m.files + 2, sizeof *f);
+    if (!f) abort();
+    memcpy(f, m.file, (size_t)m.files * sizeof *f);
+    free(m.file);
+    m.file = f, m.world = 2;
+    for (int i = 0; i < m.files; i++) manifest_file_name(f[i].name, f[i].kind, 0, 2, f[i].blocks);
+    m.rows =
+        (manifest_rows){.name = "tables", .width = 3, .rows = 60, .parts = 2, .part = calloc(2, sizeof *m.rows.part)};
+    for (int r = 0; r < 2; r++) {
+        m.rows.part[r] = (manifest_rows_part){.file = m.files, .first = 2048 * r, .buckets = 2048, .rows = r ? 25 : 35};
+        f[m.files] = (manifest_file){.kind = FILE_TABLE, .rank = r, .bytes = 5000};
+        snprintf(f[m.files].host, sizeof f->host, "localhost");
+        manifest_file_name(f[m.files++].name, FILE_TABLE, r, 2, false);
+    }
+    OK(manifest_print(&m, &text, size));
+    manifest_close(&m);
+    return text;
+}
+
+// Whatever is wrong with what it says of rows, it is refused before a file is read.
+static void test_forged_rows(void **state) {
+    static const struct {
+        const char *from, *to, *says;
+    } of[] = {
+        {"", "", NULL},
+        {"\"width\": 3", "\"width\": 0", "1 to 4096"},
+        {"\"width\": 3", "\"width\": 4096", NULL},
+        {"\"width\": 3", "\"width\": 4097", "1 to 4096"},
+        {"\"rows\": 60", "\"rows\": 61", "the sum of the parts' rows"},
+        {"\"rows\": 35", "\"rows\": 36", "the sum of the parts' rows"},
+        {"\"rows\": 35", "\"rows\": 0", "at least one row in each"},
+        {"\"buckets\": 2048", "\"buckets\": 0", "one part after the other"},
+        {"\"buckets\": 2048", "\"buckets\": 2047", NULL},  // the bucket between has no row
+        {"\"buckets\": 2048", "\"buckets\": 2049", "one part after the other"},
+        {"\"first\": 2048", "\"first\": 2047", "one part after the other"},
+        {"\"first\": 2048", "\"first\": 2049", "one part after the other"},  // one bucket too many
+        {"\"first\": 2048", "\"first\": 4096", "one part after the other"},
+        {"\"first\": 0", "\"first\": -1", "first"},
+        {"\"file\": \"table", "\"file\": \"model", "of the kind that has rows"},
+        {"\"parts\": [", "\"parts\": [{}, ", "as many as there are files of rows"},
+        {"\"parts\": [", "\"parts\": [], \"x\": [", "as many as there are files of rows"},
+        {"\"blake2b\": \"", "\"blake2b\": \"0", "blake2b"},
+        {"\"table\": {", "\"tables\": {", "name"},
+    };
+    two t = two_steps(state);
+    char dir[IO_PATH], path[IO_PATH];
+    size_t size;
+    path_of(dir, t.w, 2, "");
+    path_of(path, t.w, 2, "manifest.json");
+    char *text = manifest_of_rows(dir, &size), *forged = calloc(2, size + 100);
+    if (!forged) abort();
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        manifest m;
+        char *table = strstr(text, "\"table\": {"), *at = strstr(table, of[i].from);
+        if (!at) fail_msg("no %s in %s", of[i].from, table);
+        sprintf(forged, "%.*s%s%s", (int)(at - text), text, of[i].to, at + strlen(of[i].from));
+        forge(path, forged, "", "");
+        err_t rc = manifest_read(&m, dir);
+        if (rc != (of[i].says ? ERR_DATA : ERR_OK) || (of[i].says && !strstr(err_last()->text, of[i].says)))
+            fail_msg("%s as %s: %d, %s", of[i].from, of[i].to, rc, rc ? err_last()->text : "believed");
+        if (!of[i].says) assert_true(m.rows.parts == 2 && m.rows.rows == 60 && m.rows.part[1].rows == 25);
+        manifest_close(&m);
+    }
+    free(text), free(forged);
+    drop_world(t.first);
+}
+
 // Without optimizer state nothing in the manifest repeats its names and shapes: they are held against the file.
 static void test_forged_masters(void **state) {
     world *w = *state;
@@ -698,6 +771,7 @@ int main(void) {
         TEST(test_unreadable),
         TEST(test_no_descriptors),
         TEST(test_forged_manifests),
+        TEST(test_forged_rows),
         TEST(test_forged_masters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
