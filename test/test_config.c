@@ -341,6 +341,8 @@ static const bad bad_files[] = {
      "[server] mode = sync", NULL},
     {SERVED "zero = 2\n", ":5: [parallel] zero: mode = async has whole weights and gradients on each worker",
      "[parallel] zero = 1", "[server] mode = sync"},
+    {SERVED "zero = 1\n[device]\nbackend = cuda\n",
+     ":7: [device] backend: mode = async works on CPUs: set [device] backend = cpu", NULL, NULL},
     {SERVED "zero = 1\n[precision]\ncompute = fp16\n",
      ":7: [precision] compute: mode = async has no loss scale that all ranks agree on", "[server] mode = sync", NULL},
     {SERVED "zero = 1\ntensor = 2\nslices = 2\n[device]\nranks = 4\n",
