@@ -136,6 +136,48 @@ static void samples_are_the_records(void **state) {
     source_close(s[0]), source_close(s[1]);
 }
 
+// A read that fails is tried again, and one that is cancelled ends.
+static void reads_are_tried_again(void **state) {
+    place *p = *state;
+    click_pack_report r;
+    fault_list faults;
+    source *s;
+    int32_t label;
+    char files[IO_PATH + 32];
+    click_pack_options o = options_of(p);
+    o.val_fraction = 0;
+    assert_ok(click_pack_run(&o, &r));
+    snprintf(files, sizeof files, "%s-train-*.bin", o.output);
+    assert_ok(fault_parse(&faults, "read@1000000"));
+    assert_ok(source_open(&s, &(source_options){.files = files, .retry = 2, .faults = &faults}));
+    const int64_t read = source_about(s).read;
+    assert_ok(fault_parse(&faults, "read@1x2"));
+    assert_ok(source_look(s, 0, (void *[]){&label, NULL, NULL}));
+    assert_int_equal(source_about(s).retries, 1);
+    assert_true(source_about(s).read > read);
+    assert_ok(fault_parse(&faults, "read@1x9"));
+    assert_error(source_look(s, 119, (void *[]){&label, NULL, NULL}), ERR_IO, "given up after 3 tries");
+    source_cancel(s, true);
+    assert_error(source_look(s, 119, (void *[]){&label, NULL, NULL}), ERR_INTERRUPTED, "not tried again");
+    source_cancel(s, false);
+    source_close(s);
+}
+
+// Losses of runs on made-up records are compared over years, so a seed's records never change. These are of the build
+// that first had this test.
+static void what_is_made_up_never_changes(void **state) {
+    (void)state;
+    planted *made;
+    click c;
+    double chance;
+    assert_ok(planted_open(&made, 3, 9));
+    planted_record(made, 119, &c, &chance);
+    assert_true(fabs(chance - 0.63432545006780505) < 1e-12 && c.label == 0);
+    assert_true(c.dense[0] == (float)log(16) && c.dense[12] == (float)log(2));
+    assert_true(c.id[0] == 2 && c.id[12] == 1 && c.id[25] == 2);
+    planted_close(made);
+}
+
 static uint32_t chance_of(uint32_t *state) { return *state = *state * 1664525 + 1013904223; }
 
 // Reads `reads` samples of the planted model by chance, which are its records, and says how many bytes were read.
@@ -473,6 +515,8 @@ int main(void) {
         cmocka_unit_test(lines_of_criteo),
         cmocka_unit_test(lines_of_movielens),
         cmocka_unit_test_setup_teardown(samples_are_the_records, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(reads_are_tried_again, place_enter, place_leave),
+        cmocka_unit_test(what_is_made_up_never_changes),
         cmocka_unit_test_setup_teardown(blocks_are_kept, place_enter, place_leave),
         cmocka_unit_test(rows_of_ids),
         cmocka_unit_test_setup_teardown(a_table_may_have_one_row, place_enter, place_leave),

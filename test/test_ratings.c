@@ -282,6 +282,25 @@ static void any_order_has_the_records(void **state) {
     rated_close(made);
 }
 
+// As of clicks: records of a seed are those of the build that first had this test.
+static void what_is_made_up_never_changes(void **state) {
+    (void)state;
+    rated *made;
+    click c;
+    double mean, variance;
+    assert_ok(rated_open(&made, &(rated_shape){3, 130, 9, 14}));
+    rated_record(made, 126, &c, &mean, &variance);
+    assert_true(fabs(mean - 2.3165615144517071) < 1e-12 && fabs(variance - 0.54162567547173357) < 1e-12);
+    assert_true(c.label == 2 && c.id[0] == 7 && c.id[1] == 10);
+    rated_record(made, 6, &c, &mean, &variance);  // of the same two: another draw
+    assert_true(fabs(mean - 2.3165615144517071) < 1e-12 && c.label == 2.5f && c.id[0] == 7 && c.id[1] == 10);
+    rated_close(made);
+    assert_ok(rated_open(&made, &(rated_shape){17, 3000, 60, 60}));
+    rated_record(made, 1683, &c, &mean, &variance);
+    assert_true(fabs(mean - (1 + 9 * 0.05) / 2) < 1e-12);  // no chance of a hit is less than 0.05
+    rated_close(made);
+}
+
 // The best possible loss is said of shards that were packed together, and of no others.
 static void best_is_of_one_pack(void **state) {
     place *p = *state;
@@ -488,19 +507,21 @@ static void planted_is_what_it_says(void **state) {
     enum { N = 60000, USERS = 30, ITEMS = 40 };
     rated *made;
     int count[2][ITEMS + 1] = {{0}}, halves[11] = {0};
-    double off = 0, squares = 0, variances = 0, spread = 0, means = 0, meets = 0;
+    double off = 0, squares = 0, variances = 0, spread = 0, means = 0, meets = 0, most = 0;
     assert_ok(rated_open(&made, &(rated_shape){11, N, USERS, ITEMS}));
     for (int64_t n = 0; n < N; n++) {
         click c;
         double mean, variance;
         rated_record(made, n, &c, &mean, &variance);
         double x = (double)c.label - mean, half = 2 * (double)c.label;
+        most = fmax(most, mean);
         assert_true(half >= 1 && half <= 10 && half == floor(half));
         assert_true(c.id[0] >= 1 && c.id[0] <= USERS && c.id[1] >= 1 && c.id[1] <= ITEMS);
         count[0][c.id[0]]++, count[1][c.id[1]]++, halves[(int)half]++;
         off += x, squares += x * x, variances += variance, means += mean, spread += mean * mean;
         meets += x * (mean - 3.2);
     }
+    assert_true(fabs(most - (1 + 9 * 0.95) / 2) < 1e-12);  // no chance of a hit is more than 0.95
     double sd = sqrt(variances / N), all = spread / N - means / N * (means / N);
     assert_true(fabs(off / N) < 4 * sd / sqrt(N));
     assert_true(fabs(squares - variances) / N < 0.02);
@@ -548,6 +569,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(old_shards_are_read, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(tools_say, place_enter, place_leave),
         cmocka_unit_test(planted_is_what_it_says),
+        cmocka_unit_test(what_is_made_up_never_changes),
         cmocka_unit_test_setup_teardown(planted_inputs, place_enter, place_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
