@@ -33,9 +33,9 @@ typedef struct part {
     fault_list faults;  // that are counted, and never come
 } part;
 
-static void open_part(part *p, comm *c, int64_t memory, const char *dir, int64_t *deal) {
+static void open_part(part *p, comm *c, int64_t memory, const char *dir, int64_t *deal, bool turns) {
     *p = (part){.net.table = {.tables = TABLES, .width = D, .bound = 0.1f}};
-    p->t = (train_state){.net = &p->net, .ranks = c, .all = c};
+    p->t = (train_state){.net = &p->net, .ranks = c, .all = c, .turns = turns};
     p->t.o = (state_options){.lanes = LANES, .micros = MICROS, .deal = deal, .training = true};
     RUNS(fault_parse(&p->faults, "spill_read@1000000000"));
     int first = row_first_bucket(c->rank, c->world), end = row_first_bucket(c->rank + 1, c->world);
@@ -124,27 +124,29 @@ static void one_step_alone(part *p, int step, values seen[LANES][MICROS]) {
 // were read before, and how many only when they were asked for.
 static void one_step(part *p, int step, values seen[LANES][MICROS], long *ahead, long *late) {
     comm *c = p->x.ranks;
-    int64_t first = lane_table_first(&p->x.lanes, c->rank), own = lane_table_count(&p->x.lanes, c->rank) * MICROS,
-            most = 0;
+    const lane_table *t = &p->x.lanes;
+    int64_t own = lane_table_count(t, c->rank) * MICROS, most = 0;
     for (int r = 0; r < c->world; r++) {
-        int64_t n = lane_table_count(&p->x.lanes, r) * MICROS;
+        int64_t n = lane_table_count(t, r) * MICROS;
         most = n > most ? n : most;
     }
     step_rows_begin(&p->x);
     long before = reads(p);
     for (int64_t u = own; u < most; u++) RUNS(step_rows_fetch(&p->x, 0, 0, p->s));
+    const int64_t first = own ? lane_table_lane(t, c->rank, 0) : 0;
     if (own) fetch(p, 0, step, first, 0);
     else RUNS(step_rows_ahead(&p->x, 1, 0, p->s));
     if (own == most) *late += reads(p) - before;
     for (int64_t u = 0; u < own; u++) {
-        int64_t lane = first + u / MICROS, micro = u % MICROS;
+        int64_t lane = lane_table_lane(t, c->rank, u / MICROS), micro = u % MICROS;
         const values *v = &seen[lane][micro];
         const rows_set *k = &p->x.set[u % 2];
         CHECK(k->keys == v->keys && memcmp(k->fetched.index.data, v->index, sizeof v->index) == 0 &&
                   memcmp(k->values.data, v->of, (size_t)(k->keys * D) * sizeof *v->of) == 0,
               "step %d, lane %d, micro-batch %d: other rows than of one rank", step, (int)lane, (int)micro);
         p->x.now = (int)(u % 2);
-        if (u + 1 < own) fetch(p, (int)((u + 1) % 2), step, first + (u + 1) / MICROS, (u + 1) % MICROS);
+        if (u + 1 < own)
+            fetch(p, (int)((u + 1) % 2), step, lane_table_lane(t, c->rank, (u + 1) / MICROS), (u + 1) % MICROS);
         else {
             before = reads(p);
             fill_ids(p->next, step + 1, first, 0);
@@ -164,6 +166,7 @@ typedef struct share {
     const char *dir;
     int64_t *deal;  // lanes of each rank; NULL: as equal as they can be
     int steps;
+    bool turns;  // ... and one after the other, in place of ranges
 } share;
 
 static void same_values(comm *c, void *ctx) {
@@ -173,8 +176,8 @@ static void same_values(comm *c, void *ctx) {
     comm *self;
     long ahead = 0, late = 0, coldest = 0;
     RUNS(comm_self_open(&self));
-    open_part(&all, self, 0, NULL, NULL);
-    open_part(&p, c, 600 / c->world * row_table_frame_bytes(D), o->dir, o->deal);
+    open_part(&all, self, 0, NULL, NULL, false);
+    open_part(&p, c, 600 / c->world * row_table_frame_bytes(D), o->dir, o->deal, o->turns);
     for (int step = 0; step < o->steps; step++) {
         one_step_alone(&all, step, seen);
         one_step(&p, step, seen, &ahead, &late);
@@ -191,7 +194,7 @@ static void same_values(comm *c, void *ctx) {
 static void every_micro_batch_gets_the_rows_of_one_rank(void **state) {
     place *p = *state;
     const layout near1 = NEAR(1), *const worlds[] = {&near1, &near2, &near3, &near4};
-    share o = {p->dir, NULL, STEPS};
+    share o = {p->dir, NULL, STEPS, false};
     for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++) run_ranks(worlds[k], 60, same_values, &o, 0);
 }
 
@@ -202,8 +205,8 @@ static void any_deal_of_lanes_has_the_rows_of_one_rank(void **state) {
         const layout *world;
         int64_t deal[4];
     } of[] = {{&near2, {1, 3}}, {&near2, {0, 4}}, {&near3, {1, 2, 1}}, {&near3, {3, 0, 1}}, {&near4, {0, 2, 2, 0}}};
-    for (size_t k = 0; k < sizeof of / sizeof *of; k++)
-        run_ranks(of[k].world, 60, same_values, &(share){p->dir, of[k].deal, 12}, 0);
+    for (size_t k = 0; k < 2 * sizeof of / sizeof *of; k++)
+        run_ranks(of[k / 2].world, 60, same_values, &(share){p->dir, of[k / 2].deal, 12, k % 2}, 0);
 }
 
 int main(void) {
