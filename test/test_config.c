@@ -487,6 +487,20 @@ static void test_bad_files(void **state) {
     }
 }
 
+// What is never done needs no step at which all ranks hold the same, and how many steps there are is not known yet where
+// epochs are given.
+static void test_what_is_not_due_may_be_at_any_step(void **state) {
+    static const char *const good[] = {
+        SERVED "zero = 1\n[sample]\ntokens = 0\nevery = 3\n",
+        SERVED "zero = 1\n[snapshot]\nevery = 25\n",
+        SERVED "zero = 1\n[server]\nevery = 7\n[checkpoint]\nevery = 0\n[eval]\nevery = 0\n[run]\nepochs = 2\n",
+        ISLANDS "every = 7\n[checkpoint]\nevery = 0\n[eval]\nevery = 0\n[run]\nepochs = 2\n[sample]\ntokens = 0\n",
+    };
+    fixture *x = *state;
+    for (size_t i = 0; i < COUNT(good); i++)
+        if (load_text(x, good[i]) != ERR_OK) fail_msg("%s\n%s", good[i], err_last()->text);
+}
+
 static void test_nul(void **state) {
     fixture *x = *state;
     static const char inside[] = "[run]\nseed = 1\0"
@@ -637,8 +651,10 @@ static void test_mutations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_bad_files),  TEST(test_nul),        TEST(test_long_lines),
-        TEST(test_unreadable), TEST(test_file_names), TEST(test_mutations),
+        TEST(test_bad_files),  TEST(test_what_is_not_due_may_be_at_any_step),
+        TEST(test_nul),        TEST(test_long_lines),
+        TEST(test_unreadable), TEST(test_file_names),
+        TEST(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
