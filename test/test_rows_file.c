@@ -252,6 +252,31 @@ static void test_a_disk_that_fails_meanwhile_is_named(void **state) {
     release(x);
 }
 
+static void count_beat(void *ctx) { ++*(int *)ctx; }
+
+// Who watches the rank hears of each piece of 4096 rows: of each tensor that is written, and of all that is read.
+static void test_each_piece_is_a_beat(void **state) {
+    enum { MANY = 9000 };
+    saved *x = calloc(1, sizeof *x);
+    int beats = 0;
+    x->table = open_table(0, 1);
+    x->state = (ckpt_state){.rows = x->table, .rows_name = "tables", .row_digests = row_digests_open()};
+    update(x->table, 0, MANY);
+    assert_ok(ckpt_rows_digest(&x->state));
+    x->m = (manifest){.world = 1, .file = calloc(1, sizeof *x->m.file)};
+    assert_ok(ckpt_rows_describe(&x->m, &x->state));
+    assert_true(x->m.rows.rows == MANY && x->m.rows.part->rows == MANY);
+    rows_part_digest(x->state.row_digests, 0, ROW_BUCKETS, x->m.rows.part->digest);
+    x->state.pulse = x->m.pulse = (ckpt_pulse){count_beat, &beats};
+    snprintf(x->path, sizeof x->path, "%s", at(*state, "table.safetensors"));
+    assert_ok(ckpt_rows_write(&x->m, &x->state, x->path, 0, NULL));
+    assert_int_equal(beats, 4 * (MANY / 4096));
+    beats = 0;
+    assert_ok(read_file(x, x->path, NULL, NULL));
+    assert_int_equal(beats, MANY / 4096 + 1);
+    release(x);
+}
+
 // Digests of a table of which few buckets changed since the last ones are those of one that was made at once. The
 // table's are of its name, its width, all values and all sums, and no build may change them.
 static void test_digests_are_of_the_rows(void **state) {
@@ -286,6 +311,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_other_tensors_are_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_other_rows_are_damage, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_a_disk_that_fails_meanwhile_is_named, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(test_each_piece_is_a_beat, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_digests_are_of_the_rows, place_enter, place_leave),
     };
     return cmocka_run_group_tests_name("rows_file", tests, NULL, NULL);
