@@ -351,6 +351,29 @@ waits_are_of_the_period() {
         fail "milliseconds, and those that rank 0 waited for data: $(tr '\n' ',' <waits)"
 }
 
+# Energy is that of the steps since the last reading, so it is read where ranks meet, and said of no other steps: of
+# every 4 steps, in periods of 10, after each of these, and of every 15 after the second. Counters that stand still say 0.
+energy_is_of_whole_periods() {
+    [ "$(id -u)" -eq 0 ] || skip "needs root, to put counters into /sys/class/powercap"
+    unshare -m true 2>/dev/null && unshare -m mount -t tmpfs tmpfs /sys/class 2>/dev/null ||
+        skip "can't mount over /sys/class here"
+    cat >counted.sh <<'END'
+mount -t tmpfs tmpfs /sys/class || exit 1
+mkdir -p /sys/class/powercap/intel-rapl:0 && cd /sys/class/powercap/intel-rapl:0 || exit 1
+echo package-0 >name
+echo 65532610987 >max_energy_range_uj
+echo 12345678 >energy_uj
+cd "$1" && exec "$2" base.ini "$3"
+END
+    for every in 4 15; do
+        set_up energy-$every $small device.ranks=3 server.mode=async server.every=10 log.hash_every=0 eval.every=0 \
+            checkpoint.every=0 log.power_every=$every
+        expect 0 timeout 120 unshare -m sh counted.sh "$PWD" "$bin" energy-$every.ini
+        sed -n 's/^{"t":"power","step":\([0-9]*\),"watts":\([^,]*\),.*/\1 \2/p' runs/energy-$every/log.jsonl
+    done >found
+    [ "$(tr '\n' ';' <found)" = "10 0;20 0;20 0;" ] || fail "steps with a reading, and watts: $(tr '\n' ';' <found)"
+}
+
 # A gradient that is not finite is left out by all servers, also by those whose part is finite.
 what_is_not_finite_is_left_out() {
     for mode in async hybrid; do
@@ -599,6 +622,7 @@ try norms_are_means_of_shares
 try times_are_those_of_a_step
 try steps_take_their_own_time
 try waits_are_of_the_period
+try energy_is_of_whole_periods
 try what_is_not_finite_is_left_out
 try plan_counts_it
 try pulls_are_planned

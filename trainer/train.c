@@ -47,9 +47,15 @@ static err_t start_log(run *r, const launch *at) {
     return ERR_OK;
 }
 
+// Where servers do not wait for all of a step, ranks say what they read when they meet: after whole periods.
+static int64_t power_every(const config *c) {
+    int64_t period = config_is_served(c) ? config_period(c) : 1;
+    return (c->log.power_every + period - 1) / period * period;
+}
+
 // A device whose sensors can't be read is logged as an event on its node; the run goes on.
 static err_t start_power(run *r) {
-    err_t rc = power_open(&r->power, r->x.dev, r->x.ranks, r->x.cfg->log.power_every, run_step(r));
+    err_t rc = power_open(&r->power, r->x.dev, r->x.ranks, power_every(r->x.cfg), run_step(r));
     r->x.runner.sense = power_report, r->x.runner.sense_ctx = &r->power;
     if (rc == ERR_UNAVAILABLE) monitor_event(&r->m, "power", run_step(r), err_last()->text);
     return rc == ERR_UNAVAILABLE ? ERR_OK : rc;
