@@ -214,52 +214,6 @@ static void test_the_oldest_leave_first(void **state) {
     free(key), free(g);
 }
 
-// Of rows that come and go, a step's end takes up blocks of the file that have room again, and reads them. The first of
-// these reads is the number that is returned; it fails, if `fails` is that number.
-static long read_of_a_block(place *p, long fails) {
-    enum { N = 6000, BATCH = 500, STEPS = 200 };
-    row_options o = limited(p, 2000);
-    fault_list faults;
-    char text[64];
-    snprintf(text, sizeof text, "spill_read@%ld", fails);
-    assert_ok(fault_parse(&faults, text));
-    o.faults = &faults;
-    row_table *t = open_table(&o);
-    row_key some[BATCH];
-    float *g = calloc(BATCH * D, sizeof *g);
-    err_t rc = ERR_OK;
-    long reads = 0, found = 0;
-    for (int step = 0; step < STEPS && !found; step++) {
-        for (int i = 0; i < BATCH; i++)
-            some[i] = row_key_of(0, draw((uint32_t)i, (uint32_t)step) % (N / BATCH) + (uint32_t)(i * (N / BATCH)));
-        qsort(some, BATCH, sizeof *some, by_key);
-        assert_ok(row_table_update(t, &(row_list){BATCH, some, g}, &(row_rules){1, 0.1f, 1e-10f}));
-        reads = atomic_load(&faults.seen[FAULT_SPILL_READ]);
-        rc = row_table_cool(t);
-        if (atomic_load(&faults.seen[FAULT_SPILL_READ]) > reads) found = reads + 1;
-    }
-    assert_true(found > 0);
-    assert_int_equal(rc, found == fails ? ERR_IO : ERR_OK);
-    assert_true(row_table_is_lost(t) == (found == fails));
-    row_table_close(t);
-    free(g);
-    return found;
-}
-
-// What can't be read then is a block, whose slots are named.
-static void test_a_block_that_is_not_read_is_named(void **state) {
-    const char *at;
-    int bytes, first, last;
-    long offset, found = read_of_a_block(*state, 1000000000);
-    assert_int_equal(read_of_a_block(*state, found), found);
-    if (!(at = strstr(err_last()->text, ": read of ")) ||
-        sscanf(at, ": read of %d bytes at offset %ld: Input/output error: slots %d to %d: start again", &bytes, &offset,
-               &first, &last) != 4)
-        fail_msg("%s", err_last()->text);
-    const int slot = 4 * (D + 2);
-    assert_true(bytes > slot && first * slot == offset && (last - first + 1) * slot == bytes);
-}
-
 // What is held is all that memory was given for, but for less than a frame, and a byte a frame: rows, and beside them
 // what reads and writes those of the file. What tells the slots of the file apart is counted, too: two bytes a slot, of
 // 65536 at once.
@@ -494,7 +448,7 @@ static void test_a_lost_write_is_found(void **state) {
 }
 
 static void test_a_disk_that_fails_is_named(void **state) {
-    enum { N = 40, ROWS = 1500 };
+    enum { N = 40 };
     place *p = *state;
     row_key key[N];
     float row[N * D], g[D] = {1};
@@ -526,20 +480,6 @@ static void test_a_disk_that_fails_is_named(void **state) {
     assert_true(row_table_is_lost(t));
     row_table_close(t);
 
-    // a write takes many rows along: the first of them, which the file's first slot has, is named
-    o = limited(p, 2000);
-    o.faults = &faults;
-    assert_ok(fault_parse(&faults, "spill_write@1"));
-    t = open_table(&o);
-    row_key *many = calloc(ROWS, sizeof *many);
-    float *gradients = calloc(ROWS * D, sizeof *gradients);
-    make_keys(many, ROWS, 0, 0);
-    assert_ok(row_table_update(t, &(row_list){ROWS, many, gradients}, &(row_rules){1, 0.1f, 1}));
-    snprintf(id, sizeof id, ": slot 0, id %d of table 0: make room there", (int)row_id(many[0]));
-    assert_error(row_table_cool(t), ERR_IO, "No space left on device", id);
-    row_table_close(t);
-    free(many), free(gradients);
-
     o.memory = 10000, o.dir = "/proc/none";
     assert_error(row_table_open(&t, &o), ERR_IO, "/proc/none");
 }
@@ -551,7 +491,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_is_used_stays_and_a_step_pays_for_itself, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_as_many_leave_as_have_to, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_the_oldest_leave_first, place_enter, place_leave),
-        cmocka_unit_test_setup_teardown(test_a_block_that_is_not_read_is_named, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_what_is_held_is_the_limit, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_rows_that_are_put_are_of_no_step, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_slots_are_used_again, place_enter, place_leave),
