@@ -42,6 +42,7 @@ enum {
     ATTENDS_TWICE,
     MANY_ANGLES,
     TABLES_TWICE,
+    NO_ROWS,
     RULE_FROZEN,
     NO_IMAGE,
     GROUPS,
@@ -73,6 +74,7 @@ static const char *const said[MISTAKES] = {
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
     [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
     [TABLES_TWICE] = "block 1 (layer), more: a model has its tables on demand in one operation",
+    [NO_ROWS] = "block 1 (layer), interact: ids has width 24, which is no number of rows of x, of width 16",
     [RULE_FROZEN] = "block 1 (layer), conv: the rule \"frozen\" is not built for the weights of a convolution",
     [NO_IMAGE] = "block 1 (layer), bn: x is no image",
     [GROUPS] = "block 1 (layer), conv: 6 channels and 8 filters can't be divided into 4 groups",
@@ -134,6 +136,7 @@ static value layer(graph *g, int mistake, value x) {
         tables(g, "ids", "tables", (table_options){.tables = 2, .width = 4, .demand = true, .bound = 0.1});
         tables(g, "ids.more", "more", (table_options){.tables = 2, .width = 4, .demand = true, .bound = 0.1});
         return x;
+    case NO_ROWS: return interact(g, x, tables(g, "ids", "ids", (table_options){.tables = 3, .rows = 5, .width = 8}));
     case RULE_FROZEN:
         y = conv(g, an_image(g, x, 1, 1, C), "conv", (convolution){C, 1, 1, 0, 1});
         graph_rule(g, g->m->params - 1, PARAM_FROZEN);

@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "trainer/log/monitor.h"
+#include "trainer/log/progress.h"
 
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -748,8 +749,32 @@ static void skipped_steps_between_good_ones_are_no_divergence(void **state) {
     drop_dir(r.dir);
 }
 
+// Rounded to whole seconds, and of what is not known a line.
+static void times_and_rates_are_short(void **state) {
+    (void)state;
+    static const struct {
+        double s;
+        const char *text;
+    } times[] = {{0.4, "0s"},        {0.6, "1s"},       {59.4, "59s"},   {59.6, "1m00s"},   {61, "1m01s"},
+                 {3599.4, "59m59s"}, {3599.6, "1h00m"}, {3660, "1h01m"}, {90061, "25h01m"}, {NAN, "-"},
+                 {INFINITY, "-"},    {-1, "-"},         {2e9, "-"}},
+      rates[] = {{0, "0 tok/s"},         {999, "999 tok/s"},   {1000, "1.0k tok/s"},
+                 {12345, "12.3k tok/s"}, {1e6, "1.00M tok/s"}, {1234567, "1.23M tok/s"}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        char found[32];
+        progress_time(found, times[i].s);
+        assert_string_equal(found, times[i].text);
+    }
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        char found[48];
+        progress_rate(found, "tok", rates[i].s);
+        assert_string_equal(found, rates[i].text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(times_and_rates_are_short),
         cmocka_unit_test(every_figure_is_right_also_after_a_resume),
         cmocka_unit_test(an_evaluation_says_how_much_and_how_long),
         cmocka_unit_test(every_figure_is_under_its_own_key),

@@ -4,6 +4,7 @@
 #include "test/support/tables.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // Room for so many rows, and more for batches: of one row the least that there can be.
@@ -36,6 +37,17 @@ static void expect_same(row_table *a, row_table *b, int bucket) {
     }
     assert_true(!row_table_next(b, &y) && y.rc == ERR_OK && (bucket > 0 || n == row_table_rows(a)));
     assert_true(row_table_rows(a) == row_table_rows(b));
+}
+
+// Number of the descriptor of the table's file, which has no name.
+static int file_of_rows(void) {
+    for (int fd = 3; fd < 256; fd++) {
+        char link[64], to[1024] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, to, sizeof to - 1) > 0 && strstr(to, "rows-of-rank-7")) return fd;
+    }
+    fail_msg("no file is open");
+    return -1;
 }
 
 // One after the other: a look ahead, a look as of an evaluation, the step's look, its update, its end. Rates, sizes of
@@ -274,7 +286,7 @@ static void test_slots_are_used_again(void **state) {
     row_options o = limited(*state, 2000);
     fault_list faults;
     assert_ok(fault_parse(&faults, "spill_write@1000000000"));
-    o.faults = &faults;
+    o.faults = &faults, o.number = 7;
     row_table *all = open_table(&usual), *t = open_table(&o);
     row_key *key = calloc(N, sizeof *key), some[BATCH];
     float *g = calloc(N * D, sizeof *g);
@@ -296,6 +308,11 @@ static void test_slots_are_used_again(void **state) {
     int64_t slots = row_table_file(t) / (4 * (D + 2)), writes = atomic_load(&faults.seen[FAULT_SPILL_WRITE]);
     assert_true(slots >= row_table_cold(t) && slots < row_table_rows(t) * 5 / 4 + 1000);
     assert_true(left > 20 * N / 2 && writes < left / 10);
+    // what is cleared gives the disk back
+    struct stat st;
+    assert_true(fstat(file_of_rows(), &st) == 0 && st.st_size == row_table_file(t));
+    assert_ok(row_table_clear(t));
+    assert_true(fstat(file_of_rows(), &st) == 0 && st.st_size == 0 && row_table_file(t) == 0);
     row_table_close(all), row_table_close(t);
     free(key), free(g);
 }
@@ -373,17 +390,6 @@ static void test_what_did_not_change_is_not_written(void **state) {
     }
     assert_true(atomic_load(&faults.seen[FAULT_SPILL_WRITE]) == N + 2 * N / 3);
     row_table_close(t);
-}
-
-// Number of the descriptor of the table's file, which has no name.
-static int file_of_rows(void) {
-    for (int fd = 3; fd < 256; fd++) {
-        char link[64], to[1024] = "";
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        if (readlink(link, to, sizeof to - 1) > 0 && strstr(to, "rows-of-rank-7")) return fd;
-    }
-    fail_msg("no file is open");
-    return -1;
 }
 
 // Whatever is wrong in a slot: what was written last is what is read, or an error that names file, slot and id. A slot
