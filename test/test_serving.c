@@ -182,6 +182,9 @@ static void test_hybrid_holds_back_what_is_early(void **state) {
     serving x = open_hybrid(false, room);
     assert_true(serving_may(&x, ASK_PULL, 0, 9) && !serving_may(&x, ASK_PULL, 0, 12));
     assert_true(serving_may(&x, ASK_PUSH, 0, 9) && !serving_may(&x, ASK_PUSH, 0, 12));
+    // three of each of the period's steps, 4 to 6
+    for (int64_t ticket = -1; ticket < 30; ticket++)
+        assert_int_equal(serving_has(&x, ticket), ticket >= 9 && ticket <= 17);
 }
 
 // --- records ---------------------------------------------------------------------------------------------------------
