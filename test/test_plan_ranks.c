@@ -70,6 +70,7 @@ static const layout layouts[] = {
     {mlp, BATCH(64, 32), "[optimizer]\ntype = lars\n[parallel]\noffload = nvme\nzero = 1\n", "8.8"},
     {wide, BATCH(64, 8), "[checkpoint]\nasync = yes\n[parallel]\nzero = 1\n", "3.3"},
     {wide, BATCH(64, 8), "[cluster]\nelastic = yes\n", "3.3"},
+    {wide, BATCH(64, 8), "[cluster]\nelastic = yes\n", "2.2/2.1"},
     {gpt, BATCH(32, 16), "[server]\ncount = 2\n[parallel]\nzero = 1\n", "4.2"},
     {gpt, BATCH(16, 8), "[server]\ncount = 1\nweight = 0.5\n[parallel]\nzero = 2\n", "3.2"},
     {wide, BATCH(64, 8), "[server]\ncount = 4\n[parallel]\nzero = 3\n[cluster]\nelastic = yes\n", "4.4/4"},
@@ -178,6 +179,50 @@ static void places_of(plan_world *w, const char *nodes) {
     for (int r = 0; joined && r < rank; r++) w->place[r].join = w->place[r].local / w->joined;
 }
 
+// The same ranks, whose places are computed, as those of clusters that need not exist. False: they do not lie evenly.
+static bool even_of(plan_world *w, const plan_world *of) {
+    int node = 1, rack = 1;
+    while (node < of->world && of->place[node].node == 0) node++;
+    while (rack < of->world && of->place[rack].rack == 0) rack++;
+    *w = *of;
+    w->place = NULL, w->even = (comm_even){.node = node, .rack = rack, .join = of->joined};
+    for (int r = 0; r < of->world; r++) {
+        comm_spot at = plan_where(w, r), was = plan_where(of, r);
+        if (at.node != was.node || at.local != was.local || at.rack != was.rack || at.join != was.join) return false;
+    }
+    return true;
+}
+
+static void places_may_be_computed(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    int evens = 0;
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const layout *l = &layouts[i];
+        char more[1024];
+        config c;
+        plan_world w, even;
+        plan_ranks given, computed;
+        snprintf(more, sizeof more, "%s%s", l->batch, l->more);
+        rank_config(&c, dir, l->model, more);
+        places_of(&w, l->nodes);
+        if (even_of(&even, &w)) {
+            evens++;
+            OK(config_fits(&c, w.world));
+            OK(plan_ranks_open(&given, &c, &w, false));
+            OK(plan_ranks_open(&computed, &c, &even, false));
+            for (int r = 0; r < w.world; r++)
+                if (memcmp(plan_of(&given, r), plan_of(&computed, r), sizeof(plan_rank)) != 0)
+                    fail_msg("layout %zu, %s on %s: rank %d is another one where its place is computed", i, l->more,
+                             l->nodes, r);
+            plan_ranks_close(&given), plan_ranks_close(&computed);
+        }
+        plan_world_close(&w);
+    }
+    assert_true(evens >= 60);
+    drop_dir(dir);
+}
+
 static void each_kind_is_every_rank(void **state) {
     (void)state;
     char *dir = rank_dir();
@@ -273,8 +318,8 @@ static void clusters_are_made(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_is_every_rank),
-                                       cmocka_unit_test(large_clusters_have_few_kinds),
-                                       cmocka_unit_test(clusters_are_made)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_kind_is_every_rank), cmocka_unit_test(places_may_be_computed),
+        cmocka_unit_test(large_clusters_have_few_kinds), cmocka_unit_test(clusters_are_made)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,27 +11,30 @@
 
 // --- to the next node ------------------------------------------------------------------------------------------------
 
+// Nodes are numbered in the order of their ranks. Of one more than the last node: the world.
 static int first_of_node(const comm *c, int node) {
-    int r = 0;
-    while (c->place[r].node != node) r++;
-    return r;
+    int low = 0, high = c->world;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (comm_where(c, middle).node < node) low = middle + 1;
+        else high = middle;
+    }
+    return low;
 }
 
-static int ranks_of_node(const comm *c, int node) {
-    int n = 0;
-    for (int r = 0; r < c->world; r++) n += c->place[r].node == node;
-    return n;
-}
+static int ranks_of_node(const comm *c, int node) { return first_of_node(c, node + 1) - first_of_node(c, node); }
 
 int vault_keeper(const comm *c, int r) {
     if (comm_nodes(c) == 1) return (r + 1) % c->world;
-    int next = (c->place[r].node + 1) % comm_nodes(c);
-    return first_of_node(c, next) + c->place[r].local % ranks_of_node(c, next);
+    comm_spot at = comm_where(c, r);
+    int next = (at.node + 1) % comm_nodes(c);
+    return first_of_node(c, next) + at.local % ranks_of_node(c, next);
 }
 
 int vault_keeps(const comm *c) {
-    int n = 0;
-    for (int r = 0; comm_nodes(c) > 1 && r < c->world; r++) n += vault_keeper(c, r) == c->rank;
+    int n = 0, nodes = comm_nodes(c), before = (comm_where(c, c->rank).node + nodes - 1) % nodes;
+    if (nodes == 1) return 0;
+    for (int r = first_of_node(c, before); r < first_of_node(c, before + 1); r++) n += vault_keeper(c, r) == c->rank;
     return n;
 }
 
