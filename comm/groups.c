@@ -319,9 +319,12 @@ static comm_place place_of(const comm *world, int rank) {
     return (comm_place){.node = at.node, .local = at.local, .rank = rank, .rack = at.rack, .join = at.join};
 }
 
-// A group that may have as many members as the world, and of which a plan asks little: it keeps no places where the
-// world has none. Its members are neighbours in rank order.
-static bool is_even(const groups *x, group_kind kind) { return kind == GROUP_STAGE && !x->world->place; }
+// A group that may have as many members as the world keeps no places where the world has none, if its members are
+// neighbours in rank order: those of a stage are, and without tensors those of a data group, which is one of a stage.
+static bool is_even(const groups *x, group_kind kind) {
+    bool stage = kind == GROUP_STAGE || (kind == GROUP_DATA && x->shape.tensor == 1);
+    return stage && !x->world->place;
+}
 
 static err_t imagine_group(groups *x, group_kind kind, comm_place **at) {
     int rank = x->world->rank, n = grid_group_size(&x->shape, kind), own = grid_group_index(&x->shape, kind, rank);

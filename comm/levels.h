@@ -24,7 +24,7 @@ typedef struct levels {
 // Room for the tables, in numbers.
 static inline int levels_room(int world) { return 5 * world + 2; }
 
-// Fills in the tables, in `room`, which outlives them. c has its places.
+// Fills in the tables, in `room`, which outlives them.
 void levels_of(levels *l, const comm *c, int *room);
 
 // Who stands for a rank in a node, or in a rack: the rank itself in its own.
