@@ -3,7 +3,7 @@
 #include "test/support/search.h"
 
 // One on which only links take time, one byte a second.
-static const char links_only[] = "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+static const char links_only[] = "lockstep costs 2\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
                                  "launch 1e-9 us 0 spread\nlink node 1 bytes/s 0 us 0 spread\nend 4\n";
 
 typedef struct op_sum {
@@ -52,8 +52,9 @@ static void check_list(session *x, const profile_line *line, int lines, int64_t 
         memcpy(o.size, line[i].size, sizeof o.size);
         OK(costs_set_op(&k, &o));
     }
-    OK(price_open(&b, x, &k, 1));
-    OK(price_list(x, &k, 1, &b, time));
+    const price_machine m = {&k, 1, 1};
+    OK(price_open(&b, x, &m));
+    OK(price_list(x, &m, &b, time));
     assert_true(b.looked[FROM_LINE] > 50 && b.looked[FROM_NEAR] == 0 && b.looked[FROM_ROOFLINE] == 0);
     for (int i = 0; i < x->runner.actions.count; i++)
         if (x->runner.actions.at[i].kind == ACTION_UPDATE)
@@ -175,7 +176,7 @@ static void muon_turns_matrices(void **state) {
     search_result *r = malloc(sizeof *r);
     double step[2];
     OK(costs_parse(&k, "test",
-                   "lockstep costs 1\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+                   "lockstep costs 2\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
                    "launch 1e15 us 0 spread\npeak fp32 1 flop/s 0 spread\nend 4\n"));
     for (int muon = 0; muon < 2; muon++) {
         own_layout(r, &p, dir, gpt, muon ? "[optimizer]\ntype = muon\n" : "", &k);
@@ -228,7 +229,7 @@ static void merges_have_times_of_their_own(void **state) {
     plan_rank p;
     search_result *r = malloc(sizeof *r);
     OK(costs_parse(&k, "test",
-                   "lockstep costs 1\ndevice test\ncopy 1e30 bytes/s 0 spread\nlink node 1e30 bytes/s 0 us 0 spread\n"
+                   "lockstep costs 2\ndevice test\ncopy 1e30 bytes/s 0 spread\nlink node 1e30 bytes/s 0 us 0 spread\n"
                    "comm merge node 2 1 1e6 us 0 spread\nend 3\n"));
     layout_of(r, &p, dir, gpt, "[parallel]\nslices = 2\ntensor = 2\n", &k, "1x2");
     double step = r->at[0].step_s, sent = (double)p.to[PLAN_TENSOR].sent;
@@ -268,13 +269,14 @@ static void islands_mix_now_and_then(void **state) {
 // What the first gather of a block's weights takes, in ZeRO 3 over two ranks; or, of block -1, the first exchange of
 // gradients. slower: ranks share cores.
 static double first_send(const config *c, const plan_world *w, int rank, const costs *k, int block, double slower) {
+    const price_machine m = {k, slower, w->world / slower};
     session s = {0};
     price_blocks b;
     OK(plan_begin(&s, c, rank, w));
     const action_list *l = &s.runner.actions;
     price_time *time = calloc((size_t)l->count, sizeof *time);
-    OK(price_open(&b, &s, k, slower));
-    OK(price_list(&s, k, slower, &b, time));
+    OK(price_open(&b, &s, &m));
+    OK(price_list(&s, &m, &b, time));
     int i = 0;
     while (block < 0 ? l->at[i].kind != ACTION_REDUCE : l->at[i].kind != ACTION_GATHER || l->at[i].first != block) i++;
     double send = time[i].send.s;
@@ -294,7 +296,7 @@ static void own_weights_are_copied(void **state) {
     config c;
     plan_world w;
     OK(costs_parse(&k, "test",
-                   "lockstep costs 1\ndevice test\ncopy 1 bytes/s 0.1 spread\nlink node 1e30 bytes/s 0 us 0 "
+                   "lockstep costs 2\ndevice test\ncopy 1 bytes/s 0.1 spread\nlink node 1e30 bytes/s 0 us 0 "
                    "spread\nend 2\n"));
     rank_config(&c, dir, gpt, "[parallel]\nzero = 3\n");
     world_of(&w, "1x2");
@@ -329,6 +331,54 @@ static void calls_share_cores(void **state) {
     drop_dir(dir);
 }
 
+// A line that was measured by more ranks than have a core each says already what sharing costs. Of two cores: two ranks
+// have one each, unless there are four in the run; a line of four is of two a core; eight take twice as long as that.
+static void lines_of_many_ranks_have_shared_cores(void **state) {
+    (void)state;
+    static const struct {
+        int ranks;
+        double slower, s;
+    } of[] = {{2, 1, 1}, {2, 2, 2}, {4, 2, 10}, {8, 4, 20}, {3, 1.5, 3.16227766016838}};
+    costs k;
+    OK(costs_parse(&k, "test",
+                   "lockstep costs 2\ndevice test\ncopy 1e30 bytes/s 0 spread\nbeside 1 0 spread\n"
+                   "comm all_gather node 2 8 1e6 us 0 spread\ncomm all_gather node 4 8 10e6 us 0 spread\nend 4\n"));
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const price_machine m = {&k, of[i].slower, 2};
+        double s = price_call(&m, CALL_ALL_GATHER, COSTS_NODE, of[i].ranks, 8).s;
+        if (fabs(s - of[i].s) > 1e-9)
+            fail_msg("%d ranks, slower %g: %g s, expected %g", of[i].ranks, of[i].slower, s, of[i].s);
+    }
+    costs_free(&k);
+}
+
+// A search hands on what collectives take of the work beside them. Of ZeRO 0, where sums of gradients travel beside the
+// backward pass: a share of 1 takes twice as much of it as 1/2, and the spread of a share is in the error.
+static void work_beside_collectives_is_in_a_search(void **state) {
+    (void)state;
+    char *dir = rank_dir(), text[512];
+    double left[3], error[3];
+    search_result *r = malloc(sizeof *r);
+    for (int i = 0; i < 3; i++) {
+        costs k;
+        plan_rank p;
+        snprintf(text, sizeof text,
+                 "lockstep costs 2\ndevice test\ncopy 1e6 bytes/s 0 spread\nbeside %g 0.5 spread\n"
+                 "link node 1e6 bytes/s 0 us 0 spread\nend 3\n",
+                 i / 2.0);
+        OK(costs_parse(&k, "test", text));
+        layout_of(r, &p, dir, gpt, "", &k, "1x2");
+        left[i] = r->at[0].exposed_s, error[i] = r->at[0].error_s;
+        costs_free(&k);
+    }
+    double hidden = left[2] - left[0];
+    if (hidden <= 0 || fabs(left[1] - left[0] - hidden / 2) > 1e-9 * hidden || error[0] > 1e-9 ||
+        fabs(error[1] - hidden / 4) > 1e-9 * hidden)
+        fail_msg("left over: %g, %g, %g s; errors: %g, %g", left[0], left[1], left[2], error[0], error[1]);
+    free(r);
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_those_of_a_step),
                                        cmocka_unit_test(state_may_be_kept_in_a_file),
@@ -337,6 +387,8 @@ int main(void) {
                                        cmocka_unit_test(islands_mix_now_and_then),
                                        cmocka_unit_test(own_weights_are_copied),
                                        cmocka_unit_test(calls_share_cores),
+                                       cmocka_unit_test(lines_of_many_ranks_have_shared_cores),
+                                       cmocka_unit_test(work_beside_collectives_is_in_a_search),
                                        cmocka_unit_test(merges_have_times_of_their_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,6 +154,13 @@ static costs_time by_link(const costs *c, costs_level level, double bytes) {
     return (costs_time){s, s * spread, FROM_ROOFLINE};
 }
 
+int costs_called(const costs *c, costs_call call, costs_level level, int ranks) {
+    int below, above;
+    neighbours(c, call, level, ranks, &below, &above);
+    if (!below && !above && call == CALL_MERGE) return costs_called(c, CALL_ALL_TO_ALL, level, ranks);
+    return above ? above : below;
+}
+
 costs_time costs_of_call(const costs *c, costs_call call, costs_level level, int ranks, double bytes) {
     const double OTHER = 0.05;  // of error, where the number of ranks is another one
     int below, above;

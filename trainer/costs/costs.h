@@ -2,7 +2,7 @@
 // --save` and `bench comm --save` have measured, or a sheet, whose figures others have published. Text, a figure a
 // line:
 //
-//   lockstep costs 1
+//   lockstep costs 2
 //   device cpu avx512, 1 thread
 //   sheet                                       only where figures are published ones
 //   # a remark, such as where a figure is from
@@ -133,6 +133,9 @@ costs_time costs_of_op(const costs *c, const char *op, const op_cost *x);
 // bytes: that each of the ranks sends. One rank, or no bytes: no time. A merge of which nothing is known is an
 // all_to_all.
 costs_time costs_of_call(const costs *c, costs_call call, costs_level level, int ranks, double bytes);
+
+// Of the lines that costs_of_call would answer from, the most ranks that called at once; 0: it knows of none.
+int costs_called(const costs *c, costs_call call, costs_level level, int ranks);
 
 static inline costs_time costs_add(costs_time a, costs_time b) {
     return (costs_time){a.s + b.s, a.error + b.error, a.from > b.from ? a.from : b.from};

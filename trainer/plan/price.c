@@ -18,45 +18,42 @@ static costs_time times(costs_time t, double n) { return (costs_time){t.s * n, t
 
 typedef struct pricer {
     session *x;
-    const costs *c;
+    const price_machine *m;
     price_blocks *out;
-    double slower;
-    costs_time now;  // of the part that is walked
+    costs_time now;      // of the part that is walked
+    costs_time *gather;  // [blocks] of each block's weights; below 0: not known yet
 } pricer;
 
 // --- what is sent ---------------------------------------------------------------------------------------------------
 
-// Ranks that share processors share them for what calls take of them, too.
-static costs_time shared(const pricer *p, costs_time t) {
-    return times(t, 1 + (p->slower - 1) * fmin(1, p->c->beside.is));
+costs_time price_call(const price_machine *m, costs_call call, costs_level level, int ranks, double bytes) {
+    double measured = m->slower > 1 ? fmax(1, costs_called(m->c, call, level, ranks) / m->room) : 1;
+    double slower = fmax(1, m->slower / measured);
+    return times(costs_of_call(m->c, call, level, ranks, bytes), 1 + (slower - 1) * fmin(1, m->c->beside.is));
 }
 
 // Inside a node first, then between nodes, then between racks.
 static costs_time call_time(const pricer *p, const comm *group, costs_call call, comm_cost sent) {
-    int near = comm_near(group);
     costs_time t = {0};
-    if (sent.sent > sent.sent_far)
-        t = costs_add(t, costs_of_call(p->c, call, COSTS_NODE, near, (double)(sent.sent - sent.sent_far)));
-    if (sent.sent_far > sent.sent_racks)
-        t = costs_add(t,
-                      costs_of_call(p->c, call, COSTS_RACK, group->world, (double)(sent.sent_far - sent.sent_racks)));
-    if (sent.sent_racks)
-        t = costs_add(t, costs_of_call(p->c, call, COSTS_SPINE, group->world, (double)sent.sent_racks));
-    return shared(p, t);
+    double near = (double)(sent.sent - sent.sent_far), far = (double)(sent.sent_far - sent.sent_racks);
+    if (near > 0) t = costs_add(t, price_call(p->m, call, COSTS_NODE, comm_near(group), near));
+    if (far > 0) t = costs_add(t, price_call(p->m, call, COSTS_RACK, group->world, far));
+    if (sent.sent_racks) t = costs_add(t, price_call(p->m, call, COSTS_SPINE, group->world, (double)sent.sent_racks));
+    return t;
 }
 
 static costs_time message_time(const pricer *p, comm_cost sent) {
     costs_level level = sent.sent_racks ? COSTS_SPINE : sent.sent_far ? COSTS_RACK : COSTS_NODE;
-    return shared(p, costs_of_call(p->c, CALL_MESSAGE, level, 2, (double)sent.sent));
+    return price_call(p->m, CALL_MESSAGE, level, 2, (double)sent.sent);
 }
 
 // --- blocks ----------------------------------------------------------------------------------------------------------
 
 static void see(void *ctx, const char *op, const op_cost *cost) {
     pricer *p = ctx;
-    costs_time t = costs_of_op(p->c, op, cost);
+    costs_time t = costs_of_op(p->m->c, op, cost);
     p->out->looked[t.from]++;
-    p->now = costs_add(p->now, times(t, p->slower));
+    p->now = costs_add(p->now, times(t, p->m->slower));
 }
 
 // Of so many calls that together send so much.
@@ -84,8 +81,8 @@ void price_close(price_blocks *p) {
     *p = (price_blocks){0};
 }
 
-err_t price_open(price_blocks *p, session *x, const costs *c, double slower) {
-    pricer by = {.x = x, .c = c, .out = p, .slower = slower};
+err_t price_open(price_blocks *p, session *x, const price_machine *m) {
+    pricer by = {.x = x, .m = m, .out = p};
     stream *paper = NULL;
     bool room = true;
     *p = (price_blocks){.blocks = x->net->blocks};
@@ -135,7 +132,7 @@ static costs_time pieces_time(pricer *p, rows_of which, const char *op, dtype ty
 // offload: gradients come from the device, the host updates, and weights go back, one after the other. copied: bytes of
 // each element on the way; moved: in the host's memory.
 static costs_time host_time(const pricer *p, rows_of which, double copied, double moved) {
-    const costs_figure *link = &p->c->host_link, *copy = &p->c->host_copy;
+    const costs_figure *link = &p->m->c->host_link, *copy = &p->m->c->host_copy;
     double n = 0, there, here;
     int count;
     const zero_piece *piece = state_pieces(&p->x->state, &count);
@@ -144,13 +141,13 @@ static costs_time host_time(const pricer *p, rows_of which, double copied, doubl
     return (costs_time){there + here, there * link->spread + here * copy->spread, FROM_ROOFLINE};
 }
 
-static bool on_host(const pricer *p) { return p->x->state.o.offload && p->c->host_link.is > 0; }
+static bool on_host(const pricer *p) { return p->x->state.o.offload && p->m->c->host_link.is > 0; }
 
 // offload = nvme: all of the file, `ways` 1 where it is read, 2 where it is written, too. What is done with a window
 // goes on beside others on their way to the disk and back.
 static costs_time walk_time(const pricer *p, int ways, costs_time done) {
     const train_state *t = &p->x->state;
-    const costs_figure *disk = &p->c->disk_copy;
+    const costs_figure *disk = &p->m->c->disk_copy;
     if (!state_spills(t) || disk->is <= 0) return done;
     double s = ways * (double)spilled_bytes(&t->spilled) / disk->is;
     return s > done.s ? (costs_time){s, s * disk->spread, FROM_ROOFLINE} : done;
@@ -226,16 +223,17 @@ static err_t reduce_time(pricer *p, const action *a, price_time *out) {
     return ERR_OK;
 }
 
-// To the rest of a block's weights; what is this rank's own of them is copied.
+// To the rest of a block's weights; what is this rank's own of them is copied. A list has it for each micro-batch.
 static costs_time gather_time(const pricer *p, int block) {
     train_state *t = &p->x->state;
-    const costs_figure *copy = &p->c->copy;
+    const costs_figure *copy = &p->m->c->copy;
+    if (p->gather[block].s >= 0) return p->gather[block];
     size_t own = 0;
     for (int g = 0; g < t->zero.segments; g++)
         if (state_uses(t, block, g)) own += zero_range(&t->zero, g, t->zero.rank) * dtype_bytes(t->o.compute);
-    double s = copy->is > 0 ? p->slower * 2 * (double)own / copy->is : 0;
-    return costs_add(call_time(p, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, block)),
-                     (costs_time){s, s * copy->spread, FROM_LINE});
+    double s = copy->is > 0 ? p->m->slower * 2 * (double)own / copy->is : 0;
+    return p->gather[block] = costs_add(call_time(p, t->ranks, CALL_ALL_GATHER, sync_weights(t)->gather_cost(t, block)),
+                                        (costs_time){s, s * copy->spread, FROM_LINE});
 }
 
 static comm_cost half(comm_cost c) {
@@ -307,9 +305,12 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
     return ERR_OK;
 }
 
-err_t price_list(session *x, const costs *c, double slower, price_blocks *b, price_time *time) {
-    pricer p = {.x = x, .c = c, .out = b, .slower = slower};
+err_t price_list(session *x, const price_machine *m, price_blocks *b, price_time *time) {
+    pricer p = {.x = x, .m = m, .out = b, .gather = calloc((size_t)b->blocks, sizeof *p.gather)};
     const action_list *l = &x->runner.actions;
-    for (int i = 0; i < l->count; i++) TRY(price_action(&p, &l->at[i], &time[i]));
-    return ERR_OK;
+    err_t rc = p.gather ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the gathers of %d blocks", b->blocks);
+    for (int i = 0; i < b->blocks && rc == ERR_OK; i++) p.gather[i].s = -1;
+    for (int i = 0; i < l->count && rc == ERR_OK; i++) rc = price_action(&p, &l->at[i], &time[i]);
+    free(p.gather);
+    return rc;
 }

@@ -21,12 +21,22 @@ typedef struct price_blocks {
     int64_t looked[FROMS];  // how often a time was from where
 } price_blocks;
 
-// x: a session that was planned (trainer/plan/plan.h). slower: how much longer computing takes than the table says,
-// where ranks share cores; 1: none do.
-err_t price_open(price_blocks *p, session *x, const costs *c, double slower);
+// Where the run would be.
+typedef struct price_machine {
+    const costs *c;
+    double slower;  // how much longer computing takes than the table says, where ranks share cores; 1: none do
+    double room;    // ranks of a node that do not
+} price_machine;
+
+// Of one call, as costs_of_call. Where ranks share cores they share them for what a call takes of them, too; but a line
+// of more ranks than have a core each was measured so.
+costs_time price_call(const price_machine *m, costs_call call, costs_level level, int ranks, double bytes);
+
+// x: a session that was planned (trainer/plan/plan.h).
+err_t price_open(price_blocks *p, session *x, const price_machine *m);
 void price_close(price_blocks *p);
 
 // All of its actions: time [x->runner.actions.count] (=).
-err_t price_list(session *x, const costs *c, double slower, price_blocks *p, price_time *time);
+err_t price_list(session *x, const price_machine *m, price_blocks *p, price_time *time);
 
 #endif

@@ -32,9 +32,9 @@ typedef struct searcher {
     const config *c;
     const plan_world *w;
     const costs *k;
+    price_machine m;
     search_free free;
     search_result *out;
-    int each;  // ranks of a node
     config *tried;
     known_blocks *known;
     int knowns;
@@ -116,7 +116,7 @@ static err_t price_alone(searcher *x, known_blocks *k) {
     plan_world few = *x->w;
     few.world = world;
     err_t rc = plan_begin(&s, x->tried, 0, &few);
-    if (rc == ERR_OK) rc = price_open(&b, &s, x->k, x->out->slower);
+    if (rc == ERR_OK) rc = price_open(&b, &s, &x->m);
     if (rc == ERR_OK) {
         k->possible = true, k->blocks = b.blocks;
         k->forward = calloc((size_t)b.blocks, sizeof *k->forward);
@@ -190,8 +190,8 @@ static double communication(const searcher *x, const search_choice *is, double m
     double element = (double)dtype_bytes(x->c->precision.compute);
     double turns = is->zero >= 2 ? ceil((double)is->lanes / workers(x, is)) : 1;
     double gathers = is->zero == 3 ? 2 * micros : 1;
-    return turns * costs_of_call(x->k, CALL_ALL_TO_ALL, level, members, 4 * part).s +
-           gathers * costs_of_call(x->k, CALL_ALL_GATHER, level, members, (is->zero ? element : 4) * part).s;
+    return turns * price_call(&x->m, CALL_ALL_TO_ALL, level, members, 4 * part).s +
+           gathers * price_call(&x->m, CALL_ALL_GATHER, level, members, (is->zero ? element : 4) * part).s;
 }
 
 // With offload, of an element: its gradient and weight on the way, 4 + 2 bytes; masters and two moments, read and
@@ -225,15 +225,15 @@ static err_t guess_one(searcher *x, const search_choice *is, bool given) {
     double lanes = ceil((double)is->lanes / workers(x, is)),
            micros = lanes * (double)(x->c->batch.global / is->lanes / is->micro);
     double one = slowest_rank(k, is, cut), work = one * (micros + (is->pipeline - 1) * filling(is));
-    double sends = communication(x, is, micros);
+    double sends = communication(x, is, micros), hidden = fmin(0.9 * sends, 0.7 * work);
+    double s = work + updating(x, is) + sends - hidden * (1 - fmin(1, x->k->beside.is));
     if (x->guesses == x->room) {
         x->room = 2 * x->room + 256;
         guess *more = realloc(x->guess, (size_t)x->room * sizeof *more);
         if (!more) return err_set(ERR_INTERNAL, "no memory for %d layouts", x->room);
         x->guess = more;
     }
-    x->guess[x->guesses++] =
-        (guess){*is, work + updating(x, is) + 0.1 * sends + fmax(0, 0.9 * sends - 0.7 * work), given};
+    x->guess[x->guesses++] = (guess){*is, s, given};
     return ERR_OK;
 }
 
@@ -442,9 +442,9 @@ static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_foun
                 (x->k->host_memory <= 0 || (double)f->host <= x->k->host_memory) &&
                 (x->k->disk <= 0 || (double)f->disk <= x->k->disk);
         if (!*fits) break;
-        TRY(price_open(&b, s, x->k, x->out->slower));
+        TRY(price_open(&b, s, &x->m));
         stage[i].time = calloc((size_t)s->runner.actions.count + 1, sizeof *stage[i].time);
-        err_t rc = stage[i].time ? price_list(s, x->k, x->out->slower, &b, stage[i].time)
+        err_t rc = stage[i].time ? price_list(s, &x->m, &b, stage[i].time)
                                  : err_set(ERR_INTERNAL, "no memory for times of a list");
         for (int from = 0; from < FROMS; from++) x->out->looked[from] += b.looked[from];
         price_close(&b);
@@ -580,10 +580,17 @@ static err_t try_all(searcher *x) {
 
 // --- the whole -------------------------------------------------------------------------------------------------------
 
-// Ranks of a CPU that have more threads together than the machine has cores take turns.
-static double sharing(const config *c, const costs *k, int each) {
+// Ranks of a CPU that have more threads together than the machine has cores take turns. each: ranks of a node.
+static price_machine machine_of(const config *c, const costs *k, int each) {
     double cores = (double)sysconf(_SC_NPROCESSORS_ONLN), threads = c->device.threads ? (double)c->device.threads : 1;
-    return k->tiles.processors || strncmp(k->device, "cpu", 3) != 0 ? 1 : fmax(1, each * threads / cores);
+    bool shares = !k->tiles.processors && strncmp(k->device, "cpu", 3) == 0;
+    return (price_machine){k, shares ? fmax(1, each * threads / cores) : 1, cores / threads};
+}
+
+static int ranks_of_node(const plan_world *w) {
+    int most = 0;
+    for (int r = 0; r < w->world; r++) most = plan_where(w, r).local >= most ? plan_where(w, r).local + 1 : most;
+    return most;
 }
 
 static err_t count_values(searcher *x) {
@@ -598,9 +605,10 @@ err_t search_run(search_result *out, const config *c, const plan_world *w, const
                  const search_free *free_keys) {
     searcher x = {.c = c, .w = w, .k = k, .free = *free_keys, .out = out, .tried = malloc(sizeof *x.tried)};
     *out = (search_result){.memory = k->memory, .free = *free_keys};
-    for (int r = 0; r < w->world; r++) x.each = plan_where(w, r).local >= x.each ? plan_where(w, r).local + 1 : x.each;
-    if (out->memory <= 0) out->memory = (double)memory_find("").available / x.each;
-    out->slower = sharing(c, k, x.each);
+    int each = ranks_of_node(w);
+    x.m = machine_of(c, k, each);
+    out->slower = x.m.slower;
+    if (out->memory <= 0) out->memory = (double)memory_find("").available / each;
     x.large = calloc(PLANNED + 1, sizeof *x.large);
     err_t rc = x.tried && x.large ? count_values(&x) : err_set(ERR_INTERNAL, "no memory for a search");
     if (rc == ERR_OK) rc = all_layouts(&x);
@@ -610,11 +618,12 @@ err_t search_run(search_result *out, const config *c, const plan_world *w, const
     return rc;
 }
 
-err_t search_walk(const search_result *r, const search_found *f, const config *c, const plan_world *w, const costs *k,
-                  search_see see, void *ctx) {
-    search_result counts = {.slower = r->slower};
+err_t search_walk(const search_found *f, const config *c, const plan_world *w, const costs *k, search_see see,
+                  void *ctx) {
+    search_result counts = {0};
     search_found again = {.is = f->is};
     searcher x = {.c = c, .w = w, .k = k, .out = &counts, .tried = malloc(sizeof *x.tried)};
+    x.m = machine_of(c, k, ranks_of_node(w));
     stage_list *stage = calloc((size_t)f->is.pipeline, sizeof *stage);
     session s = {0};
     bool fits;

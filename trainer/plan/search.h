@@ -68,8 +68,8 @@ err_t search_run(search_result *out, const config *c, const plan_world *w, const
 // Plans and simulates a layout that was found once more, and shows it: its pipeline's ranks, of each the one with most
 // lanes among those that have the same stages. What `see` returns is returned.
 typedef err_t (*search_see)(void *ctx, const simulate_lists *lists, const simulation *s);
-err_t search_walk(const search_result *r, const search_found *f, const config *c, const plan_world *w, const costs *k,
-                  search_see see, void *ctx);
+err_t search_walk(const search_found *f, const config *c, const plan_world *w, const costs *k, search_see see,
+                  void *ctx);
 
 // The INI lines of a choice, to paste. dst: SEARCH_LINES bytes. Returns dst.
 enum { SEARCH_LINES = 1024 + CONFIG_TEXT };

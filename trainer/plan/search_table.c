@@ -266,7 +266,7 @@ static err_t draw_fastest(const search_result *r, const config *c, const plan_wo
              f->is.context, f->is.pipeline, word_of("parallel", "schedule", f->is.schedule, word), f->is.data,
              f->is.zero, 1e3 * (f->step_s - f->slowed_s));
     shown x = {.path = path, .title = title, .svg = drawing_is_svg(path)};
-    return search_walk(r, f, c, w, k, write_trace, &x);
+    return search_walk(f, c, w, k, write_trace, &x);
 }
 
 // --- the verb --------------------------------------------------------------------------------------------------------
