@@ -9,7 +9,7 @@ static void close_to(double found, double wanted, double part) {
     if (fabs(found - wanted) > part * fabs(wanted)) fail_msg("%.9g, expected %.9g", found, wanted);
 }
 
-static const char table[] = "lockstep costs 1\n"
+static const char table[] = "lockstep costs 2\n"
                             "device cpu test, 1 thread\n"
                             "# a remark\n"
                             "memory 8e9 bytes\n"
@@ -139,14 +139,14 @@ static void mistakes_are_named_by_line(void **state) {
     costs c;
     char text[512];
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        snprintf(text, sizeof text, "lockstep costs 1\ndevice x\n%s\n", wrong[i].line);
+        snprintf(text, sizeof text, "lockstep costs 2\ndevice x\n%s\n", wrong[i].line);
         assert_int_equal(costs_parse(&c, "f", text), ERR_DATA);
         if (!strstr(err_last()->text, wrong[i].says)) fail_msg("`%s`: %s", wrong[i].line, err_last()->text);
     }
-    assert_int_equal(costs_parse(&c, "f", "lockstep costs 2\ndevice x\nend 0\n"), ERR_CONFIG);
+    assert_int_equal(costs_parse(&c, "f", "lockstep costs 3\ndevice x\nend 0\n"), ERR_CONFIG);
     assert_int_equal(costs_parse(&c, "f", "lockstep plans 1\ndevice x\nend 0\n"), ERR_DATA);
     assert_int_equal(costs_parse(&c, "f", ""), ERR_DATA);
-    assert_int_equal(costs_parse(&c, "f", "lockstep costs 1\ndevice x\nend 0\n# more\n"), ERR_DATA);
+    assert_int_equal(costs_parse(&c, "f", "lockstep costs 2\ndevice x\nend 0\n# more\n"), ERR_DATA);
     // all or nothing: no beginning of a table is one
     for (size_t n = 0; n < sizeof table - 2; n++) {
         char *part = strndup(table, n);

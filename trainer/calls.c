@@ -1,6 +1,7 @@
 // trainer/calls.c: see trainer/calls.h. Groups are the first 2, 4, 8, ... ranks, and all of them. A call's time is that
-// of its slowest rank, from a barrier on. Each collective finds other bytes than the one before, as in a step, where
-// nothing of what it moves is in a cache; a message has just been written.
+// of its slowest rank, from a barrier on. Each collective moves other bytes than the one before, as in a step, where little
+// of what it moves is in a cache. A merge, or a message, moves the same ones again: a step sends what it has just
+// computed.
 #include "trainer/calls.h"
 
 #include "base/clock.h"
@@ -19,7 +20,7 @@ enum { SMALLEST = 1 << 10, LARGEST = 256 << 20, FACTOR = 4, MOST = 200, LEAST = 
 // A rank's part in it.
 typedef struct prober {
     session *x;
-    stream *side;     // where a step's collectives and messages are made, but merges
+    stream *side;     // as a step has it for collectives and messages; merges are made on the compute stream
     comm *c;          // the group
     float *in, *out;  // of `room` bytes each, where the ranks' transport moves them
     size_t room, *cut;
@@ -53,7 +54,7 @@ static size_t next_part(prober *p, size_t bytes) {
 static err_t make_call(prober *p, costs_call call, size_t bytes, stream *s) {
     comm *c = p->c;
     const comm_table *t = c->table;
-    size_t at = call == CALL_MERGE ? 0 : next_part(p, bytes);  // a merge moves what has just been computed
+    size_t at = call == CALL_MERGE ? 0 : next_part(p, bytes);
     char *in = (char *)p->in + at, *out = (char *)p->out + at;
     bool floats = call == CALL_REDUCE_SCATTER;
     size_t n = bytes / sizeof(float);

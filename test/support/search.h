@@ -21,7 +21,7 @@ static const char llama[] =
 
 // A machine on which everything takes as long as its bytes.
 static const char bytes_only[] =
-    "lockstep costs 1\ndevice test\nmemory %g bytes\ncopy %g bytes/s 0.1 spread\nlaunch %g us 0.1 spread\n"
+    "lockstep costs 2\ndevice test\nmemory %g bytes\ncopy %g bytes/s 0.1 spread\nlaunch %g us 0.1 spread\n"
     "link node %g bytes/s %g us 0.1 spread\nlink rack %g bytes/s %g us 0.2 spread\nend 5\n";
 
 static inline void table_of(costs *k, double memory, double slower) {

@@ -30,9 +30,10 @@
 // CPUs: a rank has the cores of a socket. Peaks are at the base clock, where processors stay when all cores compute for
 // long: 2 units of 8 FP32 numbers multiply and add on Zen 4, 2 of 16 on Sapphire Rapids. Products of 16-bit numbers are
 // made of FP32 ones. What of it operations reach was measured on two cores
-// (test/bench/results/cpu-zen5-2-cores-2026-11-20.md); so was what one thread moves through shared memory
-// (planner-zen4-2-cores-2026-11-30.md) and through TCP (thin-wires-zen5-2-cores-2026-11-29.md). What it takes until all
-// cores of a socket have begun an operation is not known: 10 us are taken for it.
+// (test/bench/results/cpu-zen5-2-cores-2026-11-20.md); so was what one thread moves through shared memory,
+// and what it takes of products beside it (planner-zen4-2-cores-2026-12-01.md), and what it moves through TCP
+// (thin-wires-zen5-2-cores-2026-11-29.md). How long it takes until all cores of a socket have begun an operation is not
+// known: 10 us are taken for it.
 #define CORES \
     "launch 10 us 0.5 spread\n" \
     "reach matmul 0.75 0.1 spread\n" \
@@ -41,11 +42,12 @@
     "reach other 0.6 0.3 spread\n" \
     "link node 4e9 bytes/s 20 us 0.25 spread\n" \
     "link rack 0.75e9 bytes/s 60 us 0.5 spread\n" \
-    "link spine 0.75e9 bytes/s 75 us 0.5 spread\n"
+    "link spine 0.75e9 bytes/s 75 us 0.5 spread\n" \
+    "beside 1 0.3 spread\n"
 
 // clang-format off
 static const char h100[] =
-    "lockstep costs 1\n"
+    "lockstep costs 2\n"
     "device NVIDIA H100 SXM 80 GB, 8 in a node\n"
     "sheet\n"
     "# NVIDIA H100 Tensor Core GPU datasheet, 2023: dense BF16 and FP16, FP32, HBM3, NVLink 900 GB/s both ways\n"
@@ -66,7 +68,7 @@ static const char h100[] =
     "end 18\n";
 
 static const char h200[] =
-    "lockstep costs 1\n"
+    "lockstep costs 2\n"
     "device NVIDIA H200 SXM 141 GB, 8 in a node\n"
     "sheet\n"
     "# NVIDIA H200 Tensor Core GPU datasheet, 2024: as the H100, with HBM3e\n"
@@ -87,7 +89,7 @@ static const char h200[] =
     "end 18\n";
 
 static const char a100[] =
-    "lockstep costs 1\n"
+    "lockstep costs 2\n"
     "device NVIDIA A100 SXM 80 GB, 8 in a node\n"
     "sheet\n"
     "# NVIDIA A100 Tensor Core GPU datasheet, 2021: dense BF16 and FP16, FP32, HBM2e, NVLink 600 GB/s both ways\n"
@@ -108,7 +110,7 @@ static const char a100[] =
     "end 18\n";
 
 static const char epyc9654[] =
-    "lockstep costs 1\n"
+    "lockstep costs 2\n"
     "device AMD EPYC 9654, the 96 cores of a socket\n"
     "sheet\n"
     "# AMD EPYC 9654 datasheet, 2022: 96 cores, base clock 2.4 GHz, 12 channels of DDR5-4800, 460.8 GB/s\n"
@@ -119,10 +121,10 @@ static const char epyc9654[] =
     "peak fp16 7.37e12 flop/s 0.1 spread\n"
     "copy 460.8e9 bytes/s 0.05 spread\n"
     CORES
-    "end 14\n";
+    "end 15\n";
 
 static const char xeon8480[] =
-    "lockstep costs 1\n"
+    "lockstep costs 2\n"
     "device Intel Xeon Platinum 8480+, the 56 cores of a socket\n"
     "sheet\n"
     "# Intel Xeon Platinum 8480+ datasheet, 2023: 56 cores, base clock 2.0 GHz, 8 channels of DDR5-4800, 307.2 GB/s\n"
@@ -133,7 +135,7 @@ static const char xeon8480[] =
     "peak fp16 7.17e12 flop/s 0.1 spread\n"
     "copy 307.2e9 bytes/s 0.05 spread\n"
     CORES
-    "end 14\n";
+    "end 15\n";
 // clang-format on
 
 static const struct {
