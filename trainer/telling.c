@@ -132,7 +132,7 @@ err_t run_log_step(run *r, const step_result *s, double ms) {
         .skipped = !s->applied,
         .why = s->applied ? NULL : skipped_why(s->grad_norm),
         .hash = hashed ? hash : NULL,
-        .time = clock_wall() - s->ago_s,
+        .time = s->over > 0 ? s->over : clock_wall(),
         .mfu = speed_mfu(&r->speed, ms),
         .resident = logged ? speed_resident(&r->speed) : 0,
         .device_bytes = logged ? speed_device_bytes(&r->x) : 0,

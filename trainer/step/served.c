@@ -219,7 +219,8 @@ static void fill(const served *x, int64_t first, int64_t steps) {
                                      .written = written,
                                      .served = &of[i],
                                      .reports = reports};
-    for (int64_t i = steps - 1; i > 0; i--) x->result[i - 1].ago_s = x->result[i].ago_s + of[i].ms / 1e3;
+    x->result[steps - 1].over = clock_wall();
+    for (int64_t i = steps - 1; i > 0; i--) x->result[i - 1].over = x->result[i].over - of[i].ms / 1e3;
 }
 
 static err_t meet(const served *x, int64_t first, int64_t last) {

@@ -26,7 +26,7 @@ typedef struct step_result {
     step_wish wish;  // the strongest one of any rank: all follow it after the last step that is queued
     bool written;    // every rank's checkpoint that was begun had ended before this step was queued
     const struct served_step *served;  // what servers know of it, where they do not wait for all of a step; else NULL
-    double ago_s;                      // and since when it was over, then, when the period was; else 0
+    double over;                       // and when it was over, by clock_wall; else 0
     const double *reports;             // (world, REPORT_ITEMS), valid until this step's slot is used again
 } step_result;
 
