@@ -19,7 +19,7 @@ case ${TMPDIR:-} in
 esac
 wants_a_disk() {
     case ${1##*/} in
-    test_durable | test_durable_run | test_checkpoint_crash | test_writer_crash | test_checkpoint_blocks_crash | test_io | check_systemd.sh | check_fresh.sh) ;;
+    test_durable | test_durable_run | test_durable_pack | test_checkpoint_crash | test_writer_crash | test_checkpoint_blocks_crash | test_io | check_systemd.sh | check_fresh.sh) ;;
     *) return 1 ;;
     esac
 }

@@ -6,9 +6,10 @@
 #include "test/support/heap.h"
 #else
 static long heap_bytes, heap_most;
+#define COUNTS_NOTHING 1
 #endif
 
-enum { RANKS = 10000, MEMBERS = 250, OF_A_MEMBER = 3000, OF_A_RANK = 32 };
+enum { RANKS = 10000, MEMBERS = 250, OF_A_MEMBER = 2200, OF_A_RANK = 32 };
 
 static const char forty[] =
     "[model]\ntype = llama\nlayers = 40\nheads = 8\nkv_heads = 8\nembed = 128\ncontext = 16\nvocab = 131\n";
@@ -36,6 +37,9 @@ static long most_of(const char *dir, int which, const costs *k, int *kinds) {
 
 static void devices_are_not_kept(void **state) {
     (void)state;
+#ifdef COUNTS_NOTHING
+    skip();
+#endif
     char *dir = rank_dir();
     costs k;
     int few_kinds, many_kinds;

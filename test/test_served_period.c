@@ -120,7 +120,6 @@ static err_t repeat(const config *c, const launch *at, void *ctx) {
     for (int i = 0; i < STEPS; i++)
         EXPECT(got.step[i].pushes == WORKERS && got.step[i].dropped == 0, "step %d: %d gradients", i + 1,
                (int)got.step[i].pushes);
-    EXPECT(wall > 0.1, "the period took %g s: nothing was waited for", wall);
     EXPECT(at->rank != SERVER || mine < wall / 4, "of %g s the server computed for %g s", wall, mine);
     session_close(&x);
     return ERR_OK;
