@@ -150,6 +150,22 @@ static void layers_cost_what_they_do(void **state) {
     assert_true(price(&r, &sheet).forward > 1.5 * p.forward);
 }
 
+// Of vTrain's runs alone, where some GPUs of a node share a layer, and not all do.
+static void layers_wait_for_others_of_their_node(void **state) {
+    (void)state;
+    foreign_sheet sheet;
+    foreign_sheet_start(&sheet);
+    sheet.at[CONSTANT_vtrain_others] = 0.4, sheet.at[CONSTANT_vtrain_staged] = 2;
+    for (int tensor = 1; tensor <= 8; tensor *= 2)
+        for (int pipeline = 1; pipeline <= 4; pipeline += 3) {
+            foreign_run plain = run_of(pipeline, 1, 8), r;
+            plain.tensor = tensor, r = plain, r.deepspeed = true;
+            double times = tensor == 1 ? 1 : 1 + 0.4 * (pipeline > 1 ? 2 : 1) * (8 - tensor) / 8;
+            close_to(price(&r, &sheet).forward, times * price(&plain, &sheet).forward);
+            close_to(price(&r, &sheet).backward, times * price(&plain, &sheet).backward);
+        }
+}
+
 // --- tables ----------------------------------------------------------------------------------------------------------
 
 #define VTRAIN "billions,gpus,global_batch,micro_batch,hidden,heads,layers,sequence,tensor,data,pipeline,ms\n"
@@ -346,11 +362,17 @@ static void a_fit_knows_which_rows_to_predict_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bubbles_are_the_closed_form),      cmocka_unit_test(many_micro_batches_follow_from_few),
-        cmocka_unit_test(gathers_hide_behind_computing),    cmocka_unit_test(rings_share_the_cards),
-        cmocka_unit_test(layers_cost_what_they_do),         cmocka_unit_test(a_table_is_read),
-        cmocka_unit_test(what_is_wrong_in_a_table_is_said), cmocka_unit_test(a_sheet_is_whole),
-        cmocka_unit_test(a_fit_finds_the_constants),        cmocka_unit_test(a_fit_knows_which_rows_to_predict_again),
+        cmocka_unit_test(bubbles_are_the_closed_form),
+        cmocka_unit_test(many_micro_batches_follow_from_few),
+        cmocka_unit_test(gathers_hide_behind_computing),
+        cmocka_unit_test(rings_share_the_cards),
+        cmocka_unit_test(layers_cost_what_they_do),
+        cmocka_unit_test(layers_wait_for_others_of_their_node),
+        cmocka_unit_test(a_table_is_read),
+        cmocka_unit_test(what_is_wrong_in_a_table_is_said),
+        cmocka_unit_test(a_sheet_is_whole),
+        cmocka_unit_test(a_fit_finds_the_constants),
+        cmocka_unit_test(a_fit_knows_which_rows_to_predict_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

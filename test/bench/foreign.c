@@ -204,13 +204,18 @@ static double reduce_of(const foreign_run *r, const costs *c, const foreign_shee
     return fmax(all, 2 * bytes * (data - 1) / data / (SHARED * r->card * sheet->at[CONSTANT_a100_card]));
 }
 
+// How many times as long vTrain's layers take that some GPUs of a node divide, and not all: the more the more of it are
+// others', and in a pipeline more than without. The reason is not known.
+static double others_of(const foreign_run *r, const foreign_sheet *sheet) {
+    double staged = r->pipeline > 1 ? sheet->at[CONSTANT_vtrain_staged] : 1;
+    if (!r->deepspeed || r->tensor == 1 || r->tensor >= NODE) return 1;
+    return 1 + sheet->at[CONSTANT_vtrain_others] * staged * (1 - (double)r->tensor / NODE);
+}
+
 void foreign_price_of(foreign_price *p, const foreign_run *r, const costs *c, const foreign_sheet *sheet) {
     const double STATE = 50;  // bytes for an element of Adam's masters and moments, read and written, and their copies
     // products beside a collective: galvatron/profile_hardware/hardware_configs/overlap_coefficient.json
     const double BESIDE = 1.1256;
-    // vTrain's layers that some GPUs of a node divide, and not all, take longer, in a pipeline more so: the reason is
-    // not known
-    const double STAGED = r->pipeline > 1 ? 1.5 : 1;
     pricer x = {.r = r, .c = c, .sheet = sheet, .type = r->llama ? BF16 : FP16};
     sizes z = sizes_of(r);
     int data = r->data * r->context, apart = r->tensor;
@@ -218,10 +223,7 @@ void foreign_price_of(foreign_price *p, const foreign_run *r, const costs *c, co
     double held = each * (double)r->layers / r->pipeline + words;
     *p = (foreign_price){.forward = forward_of(&x, &z)};
     p->backward = backward_of(&x, &z, p->forward);
-    if (r->deepspeed && r->tensor > 1 && r->tensor < NODE) {
-        double slower = 1 + sheet->at[CONSTANT_vtrain_others] * STAGED * (1 - (double)r->tensor / NODE);
-        p->forward *= slower, p->backward *= slower;
-    }
+    p->forward *= others_of(r, sheet), p->backward *= others_of(r, sheet);
     p->head = head_of(&x, &z);
     x.s = 0, move(&x, 10 * z.rows * z.hidden, 4), p->embed = x.s;
     if (r->pipeline > 1) {
