@@ -3,15 +3,19 @@
 
 For each INI it measures a table of costs with one and with two ranks of a thread each, asks the planner for its
 layouts of --ranks ranks, runs each of them (--steps steps, --turns times, in an order drawn anew each time), and sets
-the median step beside the predicted one. WORK is a folder for all files. Run it on a quiet machine.
+the median step beside the predicted one. With --all these are not the search's best ones, but all that the INI's rules
+allow: each width, depth, ZeRO stage, schedule and recomputation. WORK is a folder for all files. Run it on a quiet
+machine.
 """
-import argparse, json, os, random, statistics, subprocess
+import argparse, itertools, json, os, random, statistics, subprocess
 
-def call(*words, to=None):
+REFUSED = 78
+
+def call(*words, may=0):
     done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
+    if done.returncode not in (0, may):
         raise SystemExit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout[-600:]}{done.stderr[-1200:]}")
-    return done.stdout
+    return None if done.returncode else done.stdout
 
 QUIET = ["log.watch=no", "log.every=1", "log.hash_every=0", "log.power_every=0", "eval.every=0", "sample.every=0",
          "checkpoint.every=0", "device.backend=cpu", "device.threads=1", "run.dir=runs"]
@@ -36,7 +40,7 @@ def table_of(a, config):
     costs = f"{os.path.basename(config)}.costs"
     if os.path.exists(costs):
         os.remove(costs)
-    call(a.bin, "bench", "step", config, *options(QUIET + ["device.ranks=1"]), "--steps", "3", "--save", costs)
+    call(a.bin, "bench", "step", config, *options(QUIET + ["device.ranks=1"]), "--steps", "8", "--save", costs)
     call(a.bin, "bench", "comm", config, *options(QUIET + ["device.ranks=2"]), "--save", costs)
     return costs
 
@@ -50,10 +54,36 @@ def name_of(row):
     return name + (", sequence" if row["sequence"] else "") + (
         f", recompute {row['recompute']}" if row["recompute"] != "none" else "")
 
+def found_by(a, config, costs):
+    return json.loads(call(a.bin, "plan", "--search", "--json", "--costs", costs, config,
+                           *options(QUIET + [f"device.ranks={a.ranks}"])))["found"]
+
+def every_layout(ranks):
+    schedules = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 4), ("interleaved", 8), ("zb-h1", 1),
+                 ("zb-v", 2)]
+    widths = [n for n in range(1, ranks + 1) if ranks % n == 0]
+    for tensor, context, pipeline in itertools.product(widths, widths, widths):
+        if ranks % (tensor * context * pipeline):
+            continue
+        shared = ranks // tensor // pipeline > 1
+        for zero, (schedule, chunks), recompute, sequence in itertools.product(
+                range(4) if shared else [0], schedules if pipeline > 1 else [("1f1b", 1)],
+                ["none", "selective", "block"], [False, True] if tensor > 1 else [False]):
+            yield {"tensor": tensor, "context": context, "pipeline": pipeline, "zero": zero, "schedule": schedule,
+                   "chunks": chunks, "recompute": recompute, "sequence": sequence, "stages": ""}
+
+def all_layouts(a, config, costs):
+    found = []
+    for row in every_layout(a.ranks):
+        said = call(a.bin, "plan", "--costs", costs, "--json", config,
+                    *options(QUIET + layout_of(row) + [f"device.ranks={a.ranks}"]), may=REFUSED)
+        if said:
+            found += json.loads(said)["found"]
+    return sorted(found, key=lambda row: row["ms"])
+
 def one_config(a, config, draw, errors):
     costs = table_of(a, config)
-    found = json.loads(call(a.bin, "plan", "--search", "--json", "--costs", costs, config,
-                            *options(QUIET + [f"device.ranks={a.ranks}"])))["found"]
+    found = (all_layouts if a.all else found_by)(a, config, costs)
     times = [[] for _ in found]
     for _ in range(a.turns):
         for i in draw.sample(range(len(found)), len(found)):
@@ -73,6 +103,7 @@ def main():
     p.add_argument("bin"), p.add_argument("work"), p.add_argument("configs", nargs="+")
     p.add_argument("--ranks", type=int, default=2), p.add_argument("--steps", type=int, default=7)
     p.add_argument("--turns", type=int, default=2), p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--all", action="store_true")
     a = p.parse_args()
     a.bin, a.configs = os.path.abspath(a.bin), [os.path.abspath(c) for c in a.configs]
     os.chdir(a.work)
