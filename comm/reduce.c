@@ -47,7 +47,7 @@ struct reducer {
     source *result;   // what the owner merges it to
     int room;
     // Of each owner whose ranges this rank has to pass on: what it merged in the phases before.
-    source *held;  // (world, spans): no range of the lanes leaves more subtrees, with one that is being merged
+    source *held;  // (world, spans): of any range of lanes there are fewer subtrees, so one more can be merged in
     int spans;
     int *helds;  // [world]
 };

@@ -677,7 +677,7 @@ static char *manifest_of_rows(const char *dir, size_t *size) {
     return text;
 }
 
-// Whatever is wrong with what it says of rows, it is refused before a file is read.
+// A manifest that says something wrong of rows is refused before a file is read.
 static void test_forged_rows(void **state) {
     static const struct {
         const char *from, *to, *says;

@@ -284,11 +284,11 @@ static double done_at(const run *x, int rank, double from, double time) {
     if (time <= 0 || lost <= 0) return from + time;
     while (k->over < g->done && g->end[k->over] <= from) k->over++;
     for (int n = k->over; n < g->done && g->start[n] < at + time; n++) {
-        double start = later(g->start[n], at), beside = g->end[n] - start;
+        double start = later(g->start[n], at), sends = g->end[n] - start;
         time -= start - at;
-        if (time <= beside * kept) return start + time / kept;
-        time -= beside * kept;
-        if (lost > 1) g->end[n] = start + beside * lost, delay_after(g, n);
+        if (time <= sends * kept) return start + time / kept;
+        time -= sends * kept;
+        if (lost > 1) g->end[n] = start + sends * lost, delay_after(g, n);
         at = g->end[n];
     }
     return at + time;

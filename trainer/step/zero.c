@@ -133,8 +133,8 @@ static int least_loaded(const division *x, int rank) {
     return best;
 }
 
-// Gives the next ranks their turns, until one has room for n more floats. Where none has, as a matrix is more than a
-// rank's share, the one with least takes it.
+// Gives the next ranks their turns, until one has room for half of n more floats. Where none has, as a matrix is more
+// than a rank's share, the one with least takes it.
 static void find_room(size_t *cut, const division *x, int *rank, size_t at, size_t n, size_t all) {
     int to = *rank;
     while (to < x->world && !has_room(x, to, n, all)) to++;
