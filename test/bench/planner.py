@@ -2,10 +2,11 @@
 """test/bench/planner.py BIN WORK CONFIG...: how well `plan --search` foretells this machine, as Markdown.
 
 For each INI it measures a table of costs with one and with two ranks of a thread each, asks the planner for its
-layouts of --ranks ranks, runs each of them (--steps steps, --turns times, in an order drawn anew each time), and sets
-the median step beside the predicted one. With --all these are not the search's best ones, but all that the INI's rules
-allow: each width, depth, ZeRO stage, schedule and recomputation. WORK is a folder for all files. Run it on a quiet
-machine.
+layouts of --ranks ranks, and runs each of them for --steps steps, in an order that is drawn. With --all these are not
+the search's best layouts, but all that the INI's rules allow: each width, depth, ZeRO stage, schedule and
+recomputation. All of it --turns times, each with a table of its own, as a machine's clock moves; what stands in a row
+are medians of the turns: of the median steps, and of the predicted ones. WORK is a folder for all files. Run it on a
+quiet machine.
 """
 import argparse, itertools, json, os, random, statistics, subprocess
 
@@ -17,7 +18,7 @@ def call(*words, may=0):
         raise SystemExit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout[-600:]}{done.stderr[-1200:]}")
     return None if done.returncode else done.stdout
 
-QUIET = ["log.watch=no", "log.every=1", "log.hash_every=0", "log.power_every=0", "eval.every=0", "sample.every=0",
+QUIET = ["log.watch=no", "log.every=1", "log.hash_every=0", "log.power_every=0", "eval.every=0", "sample.tokens=0",
          "checkpoint.every=0", "device.backend=cpu", "device.threads=1", "run.dir=runs"]
 
 def options(settings):
@@ -72,23 +73,26 @@ def every_layout(ranks):
             yield {"tensor": tensor, "context": context, "pipeline": pipeline, "zero": zero, "schedule": schedule,
                    "chunks": chunks, "recompute": recompute, "sequence": sequence, "stages": ""}
 
+# Of one layout; None: the rules refuse it.
+def predicted(a, config, costs, row):
+    said = call(a.bin, "plan", "--costs", costs, "--json", config,
+                *options(QUIET + layout_of(row) + [f"device.ranks={a.ranks}"]), may=REFUSED)
+    return json.loads(said)["found"][0] if said else None
+
 def all_layouts(a, config, costs):
-    found = []
-    for row in every_layout(a.ranks):
-        said = call(a.bin, "plan", "--costs", costs, "--json", config,
-                    *options(QUIET + layout_of(row) + [f"device.ranks={a.ranks}"]), may=REFUSED)
-        if said:
-            found += json.loads(said)["found"]
-    return sorted(found, key=lambda row: row["ms"])
+    return [row for row in (predicted(a, config, costs, row) for row in every_layout(a.ranks)) if row]
 
 def one_config(a, config, draw, errors):
-    costs = table_of(a, config)
-    found = (all_layouts if a.all else found_by)(a, config, costs)
-    times = [[] for _ in found]
+    found, times, foretold = None, {}, {}
     for _ in range(a.turns):
+        costs = table_of(a, config)
+        found = found or (all_layouts if a.all else found_by)(a, config, costs)
         for i in draw.sample(range(len(found)), len(found)):
-            times[i].append(measured(a, config, found[i], a.ranks))
-    took, said = [statistics.median(t) for t in times], [row["ms"] for row in found]
+            foretold.setdefault(i, []).append(predicted(a, config, costs, found[i])["ms"])
+            times.setdefault(i, []).append(measured(a, config, found[i], a.ranks))
+    rows = sorted(((statistics.median(foretold[i]), statistics.median(times[i]), found[i]) for i in times),
+                  key=lambda row: row[0])
+    said, took, found = zip(*rows)
     print(f"\n{os.path.basename(config)}, {a.ranks} ranks\n\n| layout | measured ms | said ms | error |\n|---|---|---|---|")
     for row, ms, p in zip(found, took, said):
         print(f"| {name_of(row)} | {ms:.1f} | {p:.1f} +- {row['error_ms']:.0f} | {100 * (p / ms - 1):+.1f} % |")
