@@ -204,12 +204,11 @@ static double reduce_of(const foreign_run *r, const costs *c, const foreign_shee
     return fmax(all, 2 * bytes * (data - 1) / data / (SHARED * r->card * sheet->at[CONSTANT_a100_card]));
 }
 
-// How many times as long vTrain's layers take that some GPUs of a node divide, and not all: the more the more of it are
-// others', and in a pipeline more than without. The reason is not known.
+// How many times as long vTrain's layers take that some GPUs of a node divide, and not all: the more of the node are
+// others', the longer. The reason is not known.
 static double others_of(const foreign_run *r, const foreign_sheet *sheet) {
-    double staged = r->pipeline > 1 ? sheet->at[CONSTANT_vtrain_staged] : 1;
     if (!r->deepspeed || r->tensor == 1 || r->tensor >= NODE) return 1;
-    return 1 + sheet->at[CONSTANT_vtrain_others] * staged * (1 - (double)r->tensor / NODE);
+    return 1 + sheet->at[CONSTANT_vtrain_others] * (1 - (double)r->tensor / NODE);
 }
 
 void foreign_price_of(foreign_price *p, const foreign_run *r, const costs *c, const foreign_sheet *sheet) {

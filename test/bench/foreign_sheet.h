@@ -20,7 +20,6 @@
     X(a100_launch, 5, "us that each operation takes longer; vtrain, megatron") \
     X(a100_card, 0.8, "share of the cards' rate that collectives between nodes reach; vtrain, megatron") \
     X(vtrain_others, 0.2, "how much longer tensor ranks take, times the share of their node that is others'; vtrain") \
-    X(vtrain_staged, 1.5, "how many times as much longer in a pipeline; vtrain") \
     X(a100_zero3, 0.5, "share of the cards' rate of ZeRO-3's gathers, a parameter at a time; megatron-2104-table2") \
     X(a100_beside, 1.2, "how much longer computing takes beside those gathers; megatron-2104-table2") \
     X(a100_start, 20, "us of an all-reduce; allreduce") \
