@@ -1,7 +1,7 @@
 // trainer/calls.c: see trainer/calls.h. Groups are the first 2, 4, 8, ... ranks, and all of them. A call's time is that
-// of its slowest rank, from a barrier on. Each collective moves other bytes than the one before, as in a step, where little
-// of what it moves is in a cache. A merge, or a message, moves the same ones again: a step sends what it has just
-// computed.
+// of its slowest rank, from a barrier on. Each collective moves other bytes than the one before, as in a step, where
+// little of what it moves is in a cache. A merge, or a message, moves the same ones again: a step sends what it has
+// just computed.
 #include "trainer/calls.h"
 
 #include "base/clock.h"
