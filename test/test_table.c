@@ -45,11 +45,14 @@ static void test_unique_keys_are_sorted(void **state) {
     free(key), free(more), free(all), free(scratch);
 }
 
+// The id that has in the first table the point of the id 0 of the next one.
+#define NEXT_TABLE 0x9e3779b97f4a7c15u
+
 // Two ids can have the same point, each in a table of its own: they are two rows.
 static void test_tables_share_points(void **state) {
     (void)state;
     enum { N = 6 };
-    const uint64_t golden = 0x9e3779b97f4a7c15u, id[N] = {5 + golden, 5, 9, 5 + golden, 5, 9};  // of tables 0, 1, 2
+    const uint64_t id[N] = {5 + NEXT_TABLE, 5, 9, 5 + NEXT_TABLE, 5, 9};  // of tables 0, 1, 2
     row_key key[N], more[N];
     int32_t at[N], scratch[64];
     assert_true(row_unique_room(N) <= 64 && row_unique(id, N, TABLES, key, at, scratch, more) == 3);
@@ -65,6 +68,23 @@ static void test_tables_share_points(void **state) {
         assert_true(rows[k * D] == first[0] - (one[k * D] > 0 ? 0.5f : 0));
     }
     row_table_close(t);
+}
+
+// Of many points, each in all tables, some keys are looked for where those of other tables stand. Each finds its own.
+static void test_tables_share_many_points(void **state) {
+    (void)state;
+    enum { N = 3000, POINTS = 400 };
+    uint64_t id[N];
+    row_key *key = calloc(N, sizeof *key), *more = calloc(N, sizeof *more);
+    int32_t at[N], *scratch = calloc((size_t)row_unique_room(N), sizeof *scratch);
+    for (uint64_t i = 0; i < N; i++) id[i] = i / TABLES % POINTS - i % TABLES * NEXT_TABLE;
+    assert_int_equal(row_unique(id, N, TABLES, key, at, scratch, more), POINTS * TABLES);
+    for (int k = 0; k < POINTS * TABLES; k++) {
+        assert_true(k == 0 || row_less(key[k - 1], key[k]));
+        assert_true(key[k].point == key[k / TABLES * TABLES].point && key[k].table == (uint64_t)k % TABLES);
+    }
+    for (int i = 0; i < N; i++) assert_true(row_equal(key[at[i]], row_key_of((uint64_t)(i % TABLES), id[i])));
+    free(key), free(more), free(scratch);
 }
 
 // --- sums ------------------------------------------------------------------------------------------------------------
@@ -338,6 +358,7 @@ int main(void) {
         cmocka_unit_test(test_a_key_has_its_id),
         cmocka_unit_test(test_unique_keys_are_sorted),
         cmocka_unit_test(test_tables_share_points),
+        cmocka_unit_test(test_tables_share_many_points),
         cmocka_unit_test(test_an_absent_row_is_skipped),
         cmocka_unit_test(test_twenty_steps_have_the_bits_of_dense_arrays),
         cmocka_unit_test(test_small_gradients_move_a_row),
