@@ -402,6 +402,10 @@ static const bad bad_files[] = {
      ":10: [device] ranks: a step's lanes = 8 can't be divided into a share for each of 3 workers (4 ranks, [device] "
      "ranks)",
      "[device] ranks = 3", "[server] count = 2"},
+    {"[server]\ncount = 3\nmode = async\n[parallel]\nzero = 1\n[batch]\nglobal = 32\nmicro = 4\n[device]\nranks = 10\n",
+     ":10: [device] ranks: a step's lanes = 8 can't be divided into a share for each of 7 workers (10 ranks, [device] "
+     "ranks)",
+     "[device] ranks = 7,", "[device] ranks = 11,"},
     {"[server]\nweight = 0.5\n", ":2: [server] weight: weight = 0.5 is what others keep beside servers, and count = 0",
      "[server] weight = 0", NULL},
     // islands

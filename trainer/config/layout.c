@@ -438,9 +438,12 @@ static err_t judge_coded(judge *j, int world) {
 static err_t judge_shares(judge *j, int world) {
     const config *c = j->c;
     const grid g = config_grid(c, world);
-    int64_t workers = grid_workers(&g), lanes = c->resolved.lanes;
+    int64_t workers = grid_workers(&g), lanes = c->resolved.lanes, fewer = workers, more = workers;
     if (!config_is_served(c) || lanes % workers == 0) return ERR_OK;
-    judge_number(j, (double)c->server.count + (double)(workers - 1));
+    while (lanes % fewer) fewer--;
+    while (more < lanes && lanes % more) more++;
+    judge_number(j, (double)((c->server.count + fewer) * grid_context(&g)));
+    judge_number(j, (double)((c->server.count + more) * grid_context(&g)));
     return judge_refuse(j, ROWS(counted_in(c), ROW(batch, lanes), ROW(server, count), ROW(server, mode)),
                         "a step's lanes = %" PRId64 " can't be divided into a share for each of %" PRId64
                         " workers (%d ranks, %s), which servers ask for that do not wait for all lanes",
