@@ -318,6 +318,7 @@ rows_on_demand_have_room() {
         expect 0 "$bin" plan clicks.ini -o device.ranks=2 -o model.demand_mb=$mb
         # a row and its sum; an id and its table; and both of these twice, there and back
         says "rows    on demand: 36 bytes each, and 25 to 51 of index" "a step names 312 at most: 96 bytes of one that"
+        [ $mb = 0 ] || says "at most 83333 rows"  # a frame is of 60 bytes: a row, its sum, and 24 of what stands beside it
         awk '$3 == "demand" { rows = $4 } $1 == "all" && !all { all = $2 } $1 == "machine" { needs = $5 }
              END { print rows + 0, all, needs }' "$out"
     done >rooms
