@@ -90,7 +90,7 @@ static void operations_are_those_of_a_step(void **state) {
         OK(comm_imaginary_open(&one, 0, 1, &here));
         OK(session_plan(&x, &c, one));
         OK(paper_open(&paper, add_up, &sums));
-        OK(step_on_paper(&x.runner, &(step_paper){&ops_counted, paper, nothing, NULL}));
+        OK(step_on_paper(&x.runner, &(step_paper){&ops_counted, paper, nothing, NULL, false}));
         paper_close(paper);
         OK(session_open(&real, &c, SESSION_PROFILE, NULL));
         OK(session_init(&real));
@@ -331,6 +331,55 @@ static void calls_share_cores(void **state) {
     drop_dir(dir);
 }
 
+// What all backward passes of a step take on a rank.
+static double backward_of(const config *c, const plan_world *w, int rank, const costs *k) {
+    const price_machine m = {k, 1, 2};
+    session s = {0};
+    price_blocks b;
+    double sum = 0;
+    OK(plan_begin(&s, c, rank, w));
+    const action_list *l = &s.runner.actions;
+    price_time *time = calloc((size_t)l->count, sizeof *time);
+    OK(price_open(&b, &s, &m));
+    OK(price_list(&s, &m, &b, time));
+    for (int i = 0; i < l->count; i++)
+        if (l->at[i].kind == ACTION_BACKWARD) sum += time[i].compute.s;
+    price_close(&b), session_close(&s);
+    free(time);
+    return sum;
+}
+
+// Of two stages with two layers each, and recompute = block. On the second one a micro-batch comes back as soon as it
+// has gone forward, so its upper layer is not computed again. On the first one others went forward meanwhile: both are.
+// With gpipe all went forward before the first one comes back: on both stages both layers are, but for the last
+// micro-batch if it comes back first.
+static void layers_are_computed_again_where_others_came_between(void **state) {
+    (void)state;
+    static const char *const schedule[] = {"1f1b", "gpipe"}, *const again[] = {"none", "block"};
+    char *dir = rank_dir(), more[256];
+    costs k;
+    plan_world w;
+    OK(costs_parse(&k, "test", "lockstep costs 2\ndevice test\ncopy 1e6 bytes/s 0 spread\nend 1\n"));
+    world_of(&w, "1x2");
+    for (int i = 0; i < 2; i++) {
+        double s[2][2];
+        for (int r = 0; r < 2; r++)
+            for (int n = 0; n < 2; n++) {
+                config c;
+                snprintf(more, sizeof more, "[parallel]\npipeline = 2\nstages = 3 3\nschedule = %s\nrecompute = %s\n",
+                         schedule[i], again[n]);
+                rank_config(&c, dir, gpt, more);
+                s[r][n] = backward_of(&c, &w, r, &k);
+            }
+        double ratio = (s[0][1] - s[0][0]) / (s[1][1] - s[1][0]), wanted = i ? 1 : 2;
+        if (s[1][1] <= s[1][0] || fabs(ratio - wanted) > 1e-9)
+            fail_msg("%s: the first stage computes %g times as much again as the second, expected %g", schedule[i],
+                     ratio, wanted);
+    }
+    plan_world_close(&w), costs_free(&k);
+    drop_dir(dir);
+}
+
 // A line that was measured by more ranks than have a core each says already what sharing costs. Of two cores: two ranks
 // have one each, unless there are four in the run; a line of four is of two a core; eight take twice as long as that.
 static void lines_of_many_ranks_have_shared_cores(void **state) {
@@ -387,6 +436,7 @@ int main(void) {
                                        cmocka_unit_test(islands_mix_now_and_then),
                                        cmocka_unit_test(own_weights_are_copied),
                                        cmocka_unit_test(calls_share_cores),
+                                       cmocka_unit_test(layers_are_computed_again_where_others_came_between),
                                        cmocka_unit_test(lines_of_many_ranks_have_shared_cores),
                                        cmocka_unit_test(work_beside_collectives_is_in_a_search),
                                        cmocka_unit_test(merges_have_times_of_their_own)};

@@ -22,6 +22,7 @@ typedef struct pricer {
     price_blocks *out;
     costs_time now;      // of the part that is walked
     costs_time *gather;  // [blocks] of each block's weights; below 0: not known yet
+    model_held held;     // as the list goes on
 } pricer;
 
 // --- what is sent ---------------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ static void done(void *ctx, const step_part *part) {
     pricer *p = ctx;
     int k = 0;
     while (parts[k] != part->kind) k++;
-    price_time *to = &p->out->part[k][part->block];
+    price_time *to = &(part->found ? p->out->found : p->out->part)[k][part->block];
     to->compute = p->now;
     to->merge = costs_add(merges(p, GROUP_TENSOR, part->merged, part->merges),
                           merges(p, GROUP_CONTEXT, part->swapped, part->swaps));
@@ -77,7 +78,7 @@ static void done(void *ctx, const step_part *part) {
 }
 
 void price_close(price_blocks *p) {
-    for (int k = 0; k < PRICE_PARTS; k++) free(p->part[k]);
+    for (int k = 0; k < PRICE_PARTS; k++) free(p->part[k]), free(p->found[k]);
     *p = (price_blocks){0};
 }
 
@@ -88,10 +89,11 @@ err_t price_open(price_blocks *p, session *x, const price_machine *m) {
     *p = (price_blocks){.blocks = x->net->blocks};
     for (int k = 0; k < PRICE_PARTS; k++) {
         p->part[k] = calloc((size_t)p->blocks, sizeof *p->part[k]);
-        room = room && p->part[k];
+        p->found[k] = calloc((size_t)p->blocks, sizeof *p->found[k]);
+        room = room && p->part[k] && p->found[k];
     }
     err_t rc = room ? paper_open(&paper, see, &by) : err_set(ERR_INTERNAL, "no memory for times of blocks");
-    if (rc == ERR_OK) rc = step_on_paper(&x->runner, &(step_paper){&ops_counted, paper, done, &by});
+    if (rc == ERR_OK) rc = step_on_paper(&x->runner, &(step_paper){&ops_counted, paper, done, &by, true});
     paper_close(paper);
     if (rc != ERR_OK) price_close(p);
     return rc;
@@ -258,13 +260,25 @@ static costs_time mixing_time(const pricer *p) {
     return times(sum, 1.0 / (double)cycle);
 }
 
-static price_time blocks_time(const price_blocks *b, const action *a) {
+// Does backward find the block's values? As model_run would.
+static bool finds(pricer *p, const action *a, int block) {
+    const session *x = p->x;
+    if (x->cfg->parallel.recompute == RECOMPUTE_NONE || !x->net->block[block].recomputes) return false;
+    bool found = p->held.slot == a->slot && p->held.block == block;
+    if (a->kind == ACTION_FORWARD) p->held = (model_held){a->slot, block};
+    else if (a->kind != ACTION_WEIGHTS) p->held.block = -1;
+    return found && a->kind != ACTION_FORWARD && a->kind != ACTION_WEIGHTS;
+}
+
+static price_time blocks_time(pricer *p, const action *a) {
     price_time sum = {0};
     int k = 0;
     while (parts[k] != a->kind) k++;
-    for (int i = a->first; i <= a->last; i++) {
-        sum.compute = costs_add(sum.compute, b->part[k][i].compute);
-        sum.merge = costs_add(sum.merge, b->part[k][i].merge);
+    for (int i = 0; i <= a->last - a->first; i++) {
+        int b = a->kind == ACTION_FORWARD ? a->first + i : a->last - i;
+        const price_time *t = &(finds(p, a, b) ? p->out->found : p->out->part)[k][b];
+        sum.compute = costs_add(sum.compute, t->compute);
+        sum.merge = costs_add(sum.merge, t->merge);
     }
     return sum;
 }
@@ -278,7 +292,7 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
     case ACTION_FORWARD:
     case ACTION_BACKWARD:
     case ACTION_INPUTS:
-    case ACTION_WEIGHTS: *out = blocks_time(p->out, a); break;
+    case ACTION_WEIGHTS: *out = blocks_time(p, a); break;
     case ACTION_ZERO:
     case ACTION_TAKE: out->compute = floats_time(p, "zero", bucket_floats(p, a->bucket), 4); break;
     case ACTION_ADD: out->compute = floats_time(p, "add", bucket_floats(p, a->bucket), 12); break;
@@ -307,6 +321,7 @@ static err_t price_action(pricer *p, const action *a, price_time *out) {
 
 err_t price_list(session *x, const price_machine *m, price_blocks *b, price_time *time) {
     pricer p = {.x = x, .m = m, .out = b, .gather = calloc((size_t)b->blocks, sizeof *p.gather)};
+    p.held.block = -1;
     const action_list *l = &x->runner.actions;
     err_t rc = p.gather ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the gathers of %d blocks", b->blocks);
     for (int i = 0; i < b->blocks && rc == ERR_OK; i++) p.gather[i].s = -1;

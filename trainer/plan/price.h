@@ -14,11 +14,12 @@ typedef struct price_time {
 
 enum { PRICE_PARTS = 4 };  // FORWARD, BACKWARD, INPUTS, WEIGHTS
 
-// Of each block's parts, once. blocks [PRICE_PARTS][blocks]; parts that the list does not have are 0.
+// Of each block's parts, once; parts that the list does not have are 0. found: of a block that recomputes, where the
+// memory that such blocks share has its values still, as no other one went forward since (model/model.h: model_held).
 typedef struct price_blocks {
     int blocks;
-    price_time *part[PRICE_PARTS];
-    int64_t looked[FROMS];  // how often a time was from where
+    price_time *part[PRICE_PARTS], *found[PRICE_PARTS];  // [blocks]
+    int64_t looked[FROMS];                               // how often a time was from where
 } price_blocks;
 
 // Where the run would be.

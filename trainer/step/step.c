@@ -153,19 +153,31 @@ typedef struct paper_part {
     pass_part part;
 } paper_part;
 
-static err_t walk_part(step_runner *r, pass *p, const step_paper *paper, int b, paper_part k) {
+static err_t walk_once(step_runner *r, pass *p, const step_paper *paper, int b, paper_part k, bool found) {
     comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
     int merges = r->merge.calls, swaps = r->swap.at.calls;
-    if (!runs(r, k.kind, b)) return ERR_OK;
     TRY(model_run(r->net, k.part, b, b, p));
     step_part seen = {.kind = k.kind,
                       .block = b,
+                      .found = found,
                       .merged = r->merge.sent.sent - merged.sent,
                       .merges = r->merge.calls - merges,
                       .swapped = r->swap.at.sent.sent - swapped.sent,
                       .swaps = r->swap.at.calls - swaps};
     paper->done(paper->ctx, &seen);
     return ERR_OK;
+}
+
+static err_t walk_part(step_runner *r, pass *p, const step_paper *paper, int b, paper_part k) {
+    const model_held has = {p->slot, b}, none = {p->slot, -1}, *held = &r->net->held;
+    bool back = k.kind == ACTION_BACKWARD || k.kind == ACTION_INPUTS,
+         twice = paper->both && back && r->cfg->parallel.recompute != RECOMPUTE_NONE && r->net->block[b].recomputes,
+         found = back && held->slot == has.slot && held->block == b;
+    if (!runs(r, k.kind, b)) return ERR_OK;
+    TRY(walk_once(r, p, paper, b, k, found));
+    if (!twice) return ERR_OK;
+    r->net->held = found ? none : has;
+    return walk_once(r, p, paper, b, k, !found);
 }
 
 // All blocks forward first: one that comes back at once has what it would else compute again.

@@ -41,6 +41,7 @@ err_t step_commit(step_runner *r);
 typedef struct step_part {
     action_kind kind;  // FORWARD, BACKWARD, INPUTS, WEIGHTS
     int block;
+    bool found;  // of a block that recomputes: the memory that such blocks share has its values still
     int64_t merged, swapped;
     int merges, swaps;
 } step_part;
@@ -49,6 +50,7 @@ typedef struct step_paper {
     stream *s;
     void (*done)(void *ctx, const step_part *part);
     void *ctx;
+    bool both;  // backward of a block that recomputes is walked twice, where its values are found and where not
 } step_paper;
 err_t step_on_paper(step_runner *r, const step_paper *paper);
 
