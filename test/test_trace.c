@@ -114,6 +114,31 @@ static void a_picture_has_a_bar_for_each_work(void **state) {
     text_free(&t);
 }
 
+// All that simulate.h says a rank may wait in.
+static void all_waiting_is_left_blank(void **state) {
+    (void)state;
+    static const action_kind kinds[] = {ACTION_AWAIT,  ACTION_NEED, ACTION_HAVE,
+                                        ACTION_SETTLE, ACTION_ROWS, ACTION_SHARE};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    step s;
+    action all[KINDS + 1] = {{.kind = ACTION_UPDATE}};
+    double came[KINDS + 1], left[KINDS + 1];
+    text trace = {0}, picture = {0};
+    fill(&s);
+    for (int i = 0; i <= KINDS; i++) {
+        if (i) all[i].kind = kinds[i - 1];
+        came[i] = 0.001 * i, left[i] = 0.001 * (i + 1);
+    }
+    s.list[0] = (action_list){.count = KINDS + 1, .at = all}, s.list[1].count = 0;
+    s.rank[0].came = came, s.rank[0].left = left, s.out.total = left[KINDS];
+    trace_json(&trace, &s.in, &s.out, "waits", names);
+    trace_svg(&picture, &s.in, &s.out, "waits", names);
+    assert_int_equal(count(trace.at, "\"cat\":\"wait\""), KINDS);
+    assert_int_equal(count(trace.at, "\"cat\":\"compute\""), 1);
+    assert_int_equal(count(picture.at, "<title>"), 1);
+    text_free(&trace), text_free(&picture);
+}
+
 static void a_step_of_no_time_is_drawn(void **state) {
     (void)state;
     step s;
@@ -130,6 +155,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trace_is_written_out),
         cmocka_unit_test(a_picture_has_a_bar_for_each_work),
+        cmocka_unit_test(all_waiting_is_left_blank),
         cmocka_unit_test(a_step_of_no_time_is_drawn),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);

@@ -2,7 +2,8 @@
 #include "trainer/step/trace.h"
 
 static bool waits(const action *a) {
-    return a->kind == ACTION_AWAIT || a->kind == ACTION_NEED || a->kind == ACTION_SETTLE || a->kind == ACTION_SHARE;
+    return a->kind == ACTION_AWAIT || a->kind == ACTION_NEED || a->kind == ACTION_HAVE || a->kind == ACTION_SETTLE ||
+           a->kind == ACTION_ROWS || a->kind == ACTION_SHARE;
 }
 
 static const action_list *list_of(const simulate_lists *in, int rank) { return in->list[rank]; }
