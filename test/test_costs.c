@@ -85,6 +85,10 @@ static void what_is_written_is_read(void **state) {
     more.options = COST_RESIDUAL;
     OK(costs_set_op(&c, &more));
     assert_int_equal(c.ops, 4);
+    more.type = BF16;
+    OK(costs_set_op(&c, &more));
+    assert_int_equal(c.ops, 5);
+    assert_true(c.op[3].type == FP32 && c.op[4].type == BF16);
     OK(costs_begin(&again, path, "cpu test, 1 thread"));
     assert_int_equal(again.ops, 3);
     costs_free(&again);
@@ -241,9 +245,12 @@ static void times_of_messages(void **state) {
 static void sheets_are_tables(void **state) {
     (void)state;
     static const char *const names[] = {"h100", "h200", "a100"};
+    // of PCI Express one way; of a channel of memory, of which two processors have 8 each
+    static const double lanes[] = {64e9, 64e9, 32e9}, channel[] = {38.4e9, 38.4e9, 25.6e9};
     costs c;
     for (int i = 0; i < 3; i++) {
         OK(sheet_or_file(&c, names[i]));
+        close_to(c.host_link.is, 0.8 * lanes[i], 0.03), close_to(c.host_copy.is, 0.6 * 16 * channel[i] / 8, 0.03);
         assert_true(c.sheet && c.memory > 70e9 && c.peak[BF16].is > 300e12 && c.tiles.processors > 100);
         assert_true(c.host_memory > 0 && c.host_link.is < c.copy.is / 30 && c.host_copy.is < c.copy.is / 30);
         assert_non_null(strstr(sheet_text(names[i]), "datasheet"));
