@@ -89,6 +89,15 @@ static void links_are_of_the_file(void **state) {
     near(call(&k, COSTS_SPINE, 2e9), 2e9 / 4e9 + 60e-6);
     costs_free(&k);
 
+    read_text(&f, "[cluster]\ncard_devices = 2\n");  // both have their shares: a slower spine stays slower
+    OK(costs_parse(&k, "test", table));
+    k.link[COSTS_SPINE].rate.is = 12e9;
+    OK(cluster_file_costs(&k, &f, "c.ini"));
+    near(call(&k, COSTS_NODE, 1e6), 100e-6);
+    near(call(&k, COSTS_RACK, 2e9), 2e9 / 10e9 + 30e-6);
+    near(call(&k, COSTS_SPINE, 2e9), 2e9 / 6e9 + 60e-6);
+    costs_free(&k);
+
     read_text(&f, "[links]\nnode_gb_s = 0.5\nnode_us = 0\nspine_us = 0.5\n");  // small numbers are numbers
     OK(costs_parse(&k, "test", table));
     OK(cluster_file_costs(&k, &f, "c.ini"));
@@ -191,10 +200,30 @@ static void as_many_as_the_share(void **state) {
     for (int k = 0; k < 3; k++) assert_in_range(of_stage[k], 1000 - 110, 1000 + 110);  // 4 deviations of 26
 }
 
+// Two slow devices of four, which are two pipelines of two islands: in a third of all draws they are in stages that
+// differ of pipelines that differ, and no pipeline has both.
+static void islands_have_pipelines_of_their_own(void **state) {
+    (void)state;
+    const grid g = {.data = 1, .tensor = 1, .pipeline = 2, .islands = 2};
+    int apart = 0;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        straggler_sets s;
+        OK(stragglers_draw(&s, &g, 0.5, seed));
+        assert_true(s.devices == 2 && (s.count == 1 || s.count == 2));
+        if (s.count == 2) assert_true(s.slow[0] + s.slow[1] == 1 && s.slow[2] + s.slow[3] == 1);
+        apart += s.count == 2;
+        stragglers_free(&s);
+    }
+    assert_in_range(apart, 1000 - 110, 1000 + 110);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places_are_of_the_file), cmocka_unit_test(links_are_of_the_file),
-        cmocka_unit_test(a_rate_must_be_known),   cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(sets_are_the_worst),     cmocka_unit_test(as_many_as_the_share)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(places_are_of_the_file),
+                                       cmocka_unit_test(links_are_of_the_file),
+                                       cmocka_unit_test(a_rate_must_be_known),
+                                       cmocka_unit_test(mistakes_are_named),
+                                       cmocka_unit_test(sets_are_the_worst),
+                                       cmocka_unit_test(as_many_as_the_share),
+                                       cmocka_unit_test(islands_have_pipelines_of_their_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
