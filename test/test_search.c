@@ -47,13 +47,14 @@ static void check_found(const char *dir, const char *model, const char *more, co
 // Where the table knows the host: what is kept there leaves the device, and an update takes what the copies do.
 static void state_may_be_kept_by_the_host(void **state) {
     (void)state;
-    char *dir = rank_dir(), lines[SEARCH_LINES];
+    char *dir = rank_dir(), lines[SEARCH_LINES], more[512];
     config c, pasted;
     plan_world w;
     costs k;
     plan_ranks p;
     search_result *r = malloc(sizeof *r);
     const search_free own = {.own = true};
+    bool without = false;
     model *net;
     double step[2];
     size_t memory[2];
@@ -81,6 +82,17 @@ static void state_may_be_kept_by_the_host(void **state) {
     model_close(net);
     if (fabs(found / wanted - 1) > 0.002) fail_msg("an update takes %g s longer, expected %g s", found, wanted);
     assert_true(memory[1] < memory[0]);
+
+    // an INI that asks for it: the lines of a layout without it say that
+    snprintf(more, sizeof more, "%s[parallel]\noffload = host\n", llama);
+    rank_config(&c, dir, more, "");
+    OK(search_run(r, &c, &w, &k, &(search_free){0}));
+    for (int i = 0; i < r->found; i++) {
+        rank_config(&pasted, dir, more, search_lines(&c, &r->at[i], lines));
+        assert_int_equal(pasted.parallel.offload, r->at[i].is.offload);
+        without |= pasted.parallel.offload == OFFLOAD_NONE;
+    }
+    assert_true(without);
 
     // only with it does anything fit, and the lines to paste say so; not, if the host is too small as well
     rank_config(&c, dir, llama, "");
@@ -518,6 +530,37 @@ static void recomputing_may_fit(void **state) {
     drop_dir(dir);
 }
 
+// Nor does it say anything of smaller micro-batches: with those that may change, the fastest that fits has them.
+static void smaller_micro_batches_may_fit(void **state) {
+    (void)state;
+    static const char wide[] = "[model]\ntype = llama\nlayers = 2\nheads = 4\nkv_heads = 4\nembed = 32\n"
+                               "context = 256\nvocab = 131\n[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n";
+    char *dir = rank_dir();
+    config c;
+    plan_world w;
+    costs k;
+    size_t memory[3] = {0};
+    bool found = false;
+    search_result *r = malloc(sizeof *r);
+    const search_free keys = {.micro = true};
+    rank_config(&c, dir, wide, "");
+    world_of(&w, "1x1");
+    table_of(&k, 1e9, 1);
+    OK(search_run(r, &c, &w, &k, &keys));
+    for (int i = 0; i < r->found; i++) {
+        const search_found *f = &r->at[i];
+        if (f->is.recompute == RECOMPUTE_NONE) memory[f->is.micro] = f->memory;
+    }
+    assert_true(memory[1] > 0 && memory[1] < memory[2]);
+    k.memory = (double)memory[1];
+    OK(search_run(r, &c, &w, &k, &keys));
+    for (int i = 0; i < r->found; i++) found |= r->at[i].is.micro == 1 && r->at[i].is.recompute == RECOMPUTE_NONE;
+    assert_true(found && !r->fits);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
+}
+
 static void bits_change_only_where_they_may(void **state) {
     (void)state;
     char *dir = rank_dir();
@@ -562,6 +605,7 @@ int main(void) {
                                        cmocka_unit_test(smaller_ones_are_no_twins),
                                        cmocka_unit_test(memory_is_a_limit),
                                        cmocka_unit_test(recomputing_may_fit),
+                                       cmocka_unit_test(smaller_micro_batches_may_fit),
                                        cmocka_unit_test(bits_change_only_where_they_may)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
