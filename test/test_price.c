@@ -239,6 +239,32 @@ static void merges_have_times_of_their_own(void **state) {
     drop_dir(dir);
 }
 
+// Where only measured collectives take time, and all between nodes is free: what goes within a node takes as long as
+// among as many ranks as a node has, however many there are in all.
+static void nodes_are_looked_up_by_their_ranks(void **state) {
+    (void)state;
+    static const char *const call[] = {"all_to_all", "all_gather", "all_reduce"};
+    char *dir = rank_dir(), table[1024];
+    costs k;
+    plan_rank p;
+    search_result *r = malloc(sizeof *r);
+    int n = snprintf(table, sizeof table,
+                     "lockstep costs 2\ndevice test\nmemory 1e9 bytes\ncopy 1e30 bytes/s 0 spread\n"
+                     "link node 1e30 bytes/s 0 us 0 spread\nlink rack 1e30 bytes/s 0 us 0 spread\n");
+    for (int i = 0; i < 3; i++)
+        for (int ranks = 2; ranks <= 4; ranks += 2)  // a second for each byte, and three
+            n += snprintf(table + n, sizeof table - (size_t)n, "comm %s node %d 1 %de6 us 0 spread\n", call[i], ranks,
+                          ranks - 1);
+    snprintf(table + n, sizeof table - (size_t)n, "end 10\n");
+    OK(costs_parse(&k, "test", table));
+    layout_of(r, &p, dir, gpt, "", &k, "2x2");
+    double step = r->at[0].step_s, sent = (double)r->at[0].sent[COSTS_NODE] / 4;
+    if (sent <= 0 || fabs(step / sent - 1) > 1e-6) fail_msg("%.0f s, of %.0f bytes", step, sent);
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
 // Where only links take time, islands that mix twice as often send for as much longer as the plan says that they send
 // more. With overlap nothing waits for it.
 static void islands_mix_now_and_then(void **state) {
@@ -439,6 +465,7 @@ int main(void) {
                                        cmocka_unit_test(layers_are_computed_again_where_others_came_between),
                                        cmocka_unit_test(lines_of_many_ranks_have_shared_cores),
                                        cmocka_unit_test(work_beside_collectives_is_in_a_search),
-                                       cmocka_unit_test(merges_have_times_of_their_own)};
+                                       cmocka_unit_test(merges_have_times_of_their_own),
+                                       cmocka_unit_test(nodes_are_looked_up_by_their_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
