@@ -127,6 +127,26 @@ static void rings_share_the_cards(void **state) {
     close_to(price(&r, &sheet).scatter, late + 31 / 32.0 * 4 * each / 8 / rate);
 }
 
+// What fills a node is a stage's own: from 8 GPUs on, stages send each other through cards.
+static void stages_meet_where_they_are(void **state) {
+    (void)state;
+    static const struct {
+        int data, context;
+        costs_level level;
+    } of[] = {{4, 1, COSTS_NODE}, {7, 1, COSTS_NODE}, {8, 1, COSTS_RACK}, {2, 4, COSTS_RACK}, {16, 1, COSTS_RACK}};
+    foreign_sheet sheet;
+    costs c;
+    foreign_sheet_start(&sheet);
+    foreign_run r = run_of(2, 1, 4);
+    OK(foreign_costs(&c, &sheet, r.device, r.type, r.card));
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        r.data = of[i].data, r.context = of[i].context;
+        double bytes = 2 * 1024 * 512 / (double)r.context;
+        close_to(price(&r, &sheet).message, costs_of_call(&c, CALL_MESSAGE, of[i].level, 2, bytes).s);
+    }
+    costs_free(&c);
+}
+
 // Twice the samples, about twice the time; all again, one more forward; what is divided by two, less than before and
 // more than half.
 static void layers_cost_what_they_do(void **state) {
@@ -365,6 +385,7 @@ int main(void) {
         cmocka_unit_test(many_micro_batches_follow_from_few),
         cmocka_unit_test(gathers_hide_behind_computing),
         cmocka_unit_test(rings_share_the_cards),
+        cmocka_unit_test(stages_meet_where_they_are),
         cmocka_unit_test(layers_cost_what_they_do),
         cmocka_unit_test(layers_wait_for_others_of_their_node),
         cmocka_unit_test(a_table_is_read),
