@@ -357,6 +357,27 @@ static void calls_share_cores(void **state) {
     drop_dir(dir);
 }
 
+// Where only links take time, a step takes as long as all that a rank sends, at each stage of ZeRO: the new weights of
+// ZeRO 1 and 2, too, which are on their way as the next step begins.
+static void all_that_is_sent_takes_time(void **state) {
+    (void)state;
+    enum { RANKS = 4 };
+    char *dir = rank_dir(), more[64];
+    costs k;
+    search_result *r = malloc(sizeof *r);
+    OK(costs_parse(&k, "test", links_only));
+    for (int zero = 0; zero < 4; zero++) {
+        plan_rank p;
+        snprintf(more, sizeof more, "[parallel]\nzero = %d\n", zero);
+        layout_of(r, &p, dir, gpt, more, &k, "1x4");
+        double sent = (double)r->at[0].sent[COSTS_NODE] / RANKS, step = r->at[0].step_s;
+        if (sent <= 0 || fabs(step / sent - 1) > 1e-6) fail_msg("zero %d: %g s, of %g bytes", zero, step, sent);
+    }
+    costs_free(&k);
+    free(r);
+    drop_dir(dir);
+}
+
 // What all backward passes of a step take on a rank.
 static double backward_of(const config *c, const plan_world *w, int rank, const costs *k) {
     const price_machine m = {k, 1, 2};
@@ -462,6 +483,7 @@ int main(void) {
                                        cmocka_unit_test(islands_mix_now_and_then),
                                        cmocka_unit_test(own_weights_are_copied),
                                        cmocka_unit_test(calls_share_cores),
+                                       cmocka_unit_test(all_that_is_sent_takes_time),
                                        cmocka_unit_test(layers_are_computed_again_where_others_came_between),
                                        cmocka_unit_test(lines_of_many_ranks_have_shared_cores),
                                        cmocka_unit_test(work_beside_collectives_is_in_a_search),

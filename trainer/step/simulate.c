@@ -17,9 +17,11 @@ typedef struct fifo {
     int room;
 } fifo;
 
-// The collectives of the ranks that have the same stages, in their order.
+// The collectives of the ranks that have the same stages, in their order. The first one is the SPREAD of the step
+// before, if there is one: it is on its way when the step begins.
 typedef struct group {
     int calls, done;
+    bool carries;
     const action **call;  // as the first rank has them
     double *latest, *start, *end;
     int *queued;  // by how many ranks
@@ -93,15 +95,29 @@ static bool open_fifo(fifo *f) {
 }
 
 static bool open_group(group *g, const action_list *first) {
-    for (int i = 0; i < first->count; i++) g->calls += beside(&first->at[i]);
+    const action *carried = NULL;
+    for (int i = 0; i < first->count; i++) {
+        g->calls += beside(&first->at[i]);
+        if (first->at[i].kind == ACTION_SPREAD) carried = &first->at[i];
+    }
+    g->carries = carried != NULL, g->calls += g->carries;
     size_t n = (size_t)g->calls;
     g->call = array(n, sizeof *g->call), g->queued = array(n, sizeof *g->queued);
     g->latest = array(n, sizeof *g->latest);
     g->start = array(n, sizeof *g->start), g->end = array(n, sizeof *g->end);
     if (!g->call || !g->queued || !g->latest || !g->start || !g->end) return false;
-    for (int i = 0, k = 0; i < first->count; i++)
+    if (carried) g->call[0] = carried;
+    for (int i = 0, k = g->carries; i < first->count; i++)
         if (beside(&first->at[i])) g->call[k++] = &first->at[i];
     return true;
+}
+
+static void carry(run *x, int stage) {
+    group *g = &x->group[stage];
+    int first = stage * x->in->data;
+    if (!g->carries) return;
+    g->end[0] = time_of(x, first, g->call[0]), g->done = 1;
+    for (int i = first; i < first + x->in->data; i++) x->rank[i].calls = 1;
 }
 
 static bool open_run(run *x) {
@@ -117,8 +133,10 @@ static bool open_run(run *x) {
     }
     for (int i = 0; i < 4 * ranks; i++)
         if (!open_fifo(&x->fifo[i])) return false;
-    for (int s = 0; s < p; s++)
+    for (int s = 0; s < p; s++) {
         if (!open_group(&x->group[s], x->in->list[s * data])) return false;
+        carry(x, s);
+    }
     return true;
 }
 
@@ -242,6 +260,14 @@ static bool message_over(const run *x, int rank, int index, double *at) {
     return n < (m->sends ? f->left : f->arrived);
 }
 
+// New weights come block after block: the share of SPREAD's time until this one's are here, where blocks have as much.
+static double spread_so_far(const walker *k, int block) {
+    int before = 0, all = 0, blocks = k->of->cut[k->of->count];
+    for (int b = 0; b < blocks; b++)
+        if (stages_chunk(k->of, b) >= 0) all++, before += b <= block;
+    return (double)before / all;
+}
+
 // From when on may it go on? False: that is not known yet.
 static bool may_go_on(const run *x, int rank, const action *a, double *from) {
     const walker *k = &x->rank[rank];
@@ -250,6 +276,7 @@ static bool may_go_on(const run *x, int rank, const action *a, double *from) {
     *from = k->clock;
     if (calls > g->done || (a->kind == ACTION_SHARE && x->sharing < x->out->ranks)) return false;
     if (calls) *from = later(*from, g->end[calls - 1]);
+    else if (a->kind == ACTION_NEED && g->carries) *from = later(*from, g->end[0] * spread_so_far(k, a->first));
     if (a->kind == ACTION_SHARE) *from = later(*from, x->shared);
     if (a->kind != ACTION_AWAIT) return true;
     double at;

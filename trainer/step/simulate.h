@@ -9,7 +9,8 @@
 // where its list says so:
 //
 //   AWAIT   until the message has arrived, or left
-//   NEED    until the block's last GATHER is done
+//   NEED    until the block's last GATHER is done; or its part of the SPREAD of the step before, which is on its way as
+//           the step begins
 //   HAVE    until the last FETCH of these rows is done
 //   SETTLE  until every REDUCE so far is done
 //   ROWS    until all of its collectives so far are done
