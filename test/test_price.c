@@ -230,10 +230,16 @@ static void merges_have_times_of_their_own(void **state) {
     search_result *r = malloc(sizeof *r);
     OK(costs_parse(&k, "test",
                    "lockstep costs 2\ndevice test\ncopy 1e30 bytes/s 0 spread\nlink node 1e30 bytes/s 0 us 0 spread\n"
-                   "comm merge node 2 1 1e6 us 0 spread\nend 3\n"));
-    layout_of(r, &p, dir, gpt, "[parallel]\nslices = 2\ntensor = 2\n", &k, "1x2");
-    double step = r->at[0].step_s, sent = (double)p.to[PLAN_TENSOR].sent;
-    if (sent <= 0 || step > sent || step < 0.99 * sent) fail_msg("%.0f s, of %.0f bytes", step, sent);
+                   "link rack 1e30 bytes/s 0 us 0 spread\nlink spine 1e30 bytes/s 0 us 0 spread\n"
+                   "comm merge node 2 1 1e6 us 0 spread\ncomm merge rack 2 1 2e6 us 0 spread\n"
+                   "comm merge spine 2 1 4e6 us 0 spread\nend 7\n"));
+    static const char *const world[] = {"1x2", "2x1", "2x1x2"};
+    for (int level = 0; level < 3; level++) {
+        layout_of(r, &p, dir, gpt, "[parallel]\nslices = 2\ntensor = 2\n", &k, world[level]);
+        double step = r->at[0].step_s, sent = (double)p.to[PLAN_TENSOR].sent * (1 << level);
+        if (sent <= 0 || step > sent || step < 0.99 * sent)
+            fail_msg("%s: %.0f s, of %.0f bytes", world[level], step, sent);
+    }
     costs_free(&k);
     free(r);
     drop_dir(dir);

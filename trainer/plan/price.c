@@ -61,8 +61,8 @@ static void see(void *ctx, const char *op, const op_cost *cost) {
 static costs_time merges(const pricer *p, group_kind kind, int64_t sent, int calls) {
     if (!calls) return (costs_time){0};
     comm *c = p->x->groups.group[kind];
-    bool far = comm_nodes(c) > 1;
-    comm_cost each = {.sent = sent / calls, .sent_far = far ? sent / calls : 0};
+    int64_t one = sent / calls;
+    comm_cost each = {.sent = one, .sent_far = comm_nodes(c) > 1 ? one : 0, .sent_racks = comm_racks(c) > 1 ? one : 0};
     return times(call_time(p, c, CALL_MERGE, each), calls);
 }
 
