@@ -73,8 +73,8 @@ static void collectives_cost_work_beside_them(void **state) {
     stages_close(&x);
 }
 
-// Forward takes 2 a block, backward 1, a bucket 4. Three blocks have their new weights after a third, two thirds and all
-// of the time that the SPREAD of the step before takes, after which buckets are sent.
+// Forward takes 2 a block, backward 1, a bucket 4. Three blocks have their new weights after a third, two thirds and
+// all of the time that the SPREAD of the step before takes, after which buckets are sent.
 //   SPREAD 9    F 3-5 F 6-8 F 9-11       B 11-14   buckets 13-17, 17-21
 //          30   F 10-12 F 20-22 F 30-32  B 32-35           34-38, 38-42
 //          1    F 1/3 and on, 6 in all   B until 9 1/3     from 8 1/3 on
