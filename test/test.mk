@@ -73,7 +73,7 @@ OPS_OF  ?= $(CBUILD)
 $(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(OPS_OF)/%.o,$(wildcard test/ops/*.c))
 # What judges the planner by published tables.
 FOREIGN := $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/bench/foreign*.c))
-$(BUILD)/test/test_published: $(FOREIGN)
+$(BUILD)/test/test_published $(BUILD)/test/test_foreign_by_hand: $(FOREIGN)
 # The disk's calls of these go through test/support/journal.h.
 WRAPPED := fsync fdatasync rename mkdir symlink unlink remove write pread
 $(BUILD)/test/test_durable $(BUILD)/test/test_durable_run $(BUILD)/test/test_durable_pack: LIBS += $(WRAPPED:%=-Wl,--wrap=%)

@@ -27,6 +27,11 @@ tables_predict() {
     head -2 here.costs | grep -q '^device cpu' || fail "expected the device"
     # of two steps some mean is known to no more than a percent
     awk '$1 == "op" && $8 > 0.01 { n++ } END { exit !n }' here.costs || fail "no time has a spread"
+    # two steps of 16 micro-batches, of 4 layers each, the steps before them left out
+    awk '$2 == "attention_forward" && $4 == "1x16x32x4" { n += $(NF - 1) == 128 } $2 == "embedding_forward" { n += $(NF - 1) == 32 }
+         $2 == "step_decide" { n += $(NF - 1) == 2 } $1 == "peak" || $1 == "copy" { n += $NF == "spread" && $(NF - 1) == 0.05 }
+         END { exit n != 7 }' here.costs || fail "expected the calls of two steps, three peaks and the memory's rate"
+    grep -v '^end ' here.costs >before.costs
     expect 0 "$bin" plan --search --costs here.costs -o device.ranks=1 -o parallel.recompute=block base.ini
     says "from    here.costs: measured on "
     expect 0 "$bin" bench comm base.ini -o device.ranks=3 --save here.costs
@@ -34,6 +39,16 @@ tables_predict() {
     for each in 'op matmul' 'comm all_to_all node 2' 'comm all_to_all node 3' 'comm merge node 2' 'comm message node 2'; do
         grep -q "^$each " here.costs || fail "expected $each in the table of both"
     done
+    grep -Ev '^(comm|beside|end) ' here.costs | cmp -s - before.costs || fail "the operations are as they were"
+    # of a buffer a sum of two ranks sends all, a message too, and all others half: 1 kB, and four times as much each time
+    awk '$1 == "comm" && $4 == 2 { b = ($2 == "all_reduce" || $2 == "message" ? 1024 : 512) * 4 ^ n[$2]++; bad += $5 != b || $3 != "node" }
+         END { for (k in n) kinds++; exit bad || kinds != 6 }' here.costs || fail "expected each size of each call once: $(grep '^comm' here.costs)"
+    grep '^comm ' here.costs >comm.costs
+    expect 0 "$bin" bench step base.ini -o device.ranks=1 --steps 1 --save here.costs
+    grep '^comm ' here.costs | cmp -s - comm.costs || fail "the times of messages are as they were"
+    awk 'NR == FNR { was[$1 == "op" ? $2 " " $3 " " $4 " " $5 : NR]; next } $1 == "op" { now++; bad += !($2 " " $3 " " $4 " " $5 in was) }
+         $2 == "step_decide" { bad += $(NF - 1) != 1 } END { exit bad || !now }' before.costs here.costs || fail "each operation has the line of the newest bench alone"
+    [ "$(grep -c '^op ' here.costs)" = "$(grep -c '^op ' before.costs)" ] || fail "lines are replaced, not added"
     expect 0 "$bin" plan --search --costs here.costs base.ini
     says "search  2 ranks on 1 node"
     head -c 700 here.costs >part.costs

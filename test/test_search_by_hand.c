@@ -269,8 +269,12 @@ static void stages_are_cut_by_time(void **state) {
     session s = {0};
     price_blocks b;
     int cuts = 0;
-    table_of(&k, 1e9, 1);
-    rank_config(&c, dir, gpt, ""), rank_config(&one, dir, gpt, "[batch]\nglobal = 1\nlanes = 1\n");
+    // layers take long in backward alone, and what makes words in both passes
+    OK(costs_parse(&k, "test",
+                   "lockstep costs 2\ndevice test\nmemory 1e9 bytes\ncopy 1e9 bytes/s 0 spread\n"
+                   "link node 1e9 bytes/s 0 us 0 spread\nreach attention_backward 1e-4 0 spread\nend 4\n"));
+    rank_config(&c, dir, gpt, "[model]\nvocab = 2048\n");
+    rank_config(&one, dir, gpt, "[model]\nvocab = 2048\n[batch]\nglobal = 1\nlanes = 1\n");
     world_of(&w, "1x2"), world_of(&alone, "1x1");
     OK(plan_begin(&s, &one, 0, &alone));
     const price_machine m = {&k, 1, 1};
