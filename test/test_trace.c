@@ -151,11 +151,64 @@ static void a_step_of_no_time_is_drawn(void **state) {
     text_free(&t);
 }
 
+// One rank that does one thing for 3 ms, from 1 ms on, drawn as a trace and as a picture.
+static void draw_one(action_kind kind, text *json, text *svg) {
+    step s;
+    fill(&s);
+    s.first[0] = (action){.kind = kind}, s.came[0][0] = 0.001, s.left[0][0] = 0.004;
+    s.list[0].count = 1, s.list[1].count = 0;
+    trace_json(json, &s.in, &s.out, "of one", names), trace_svg(svg, &s.in, &s.out, "of one", names);
+}
+
+// What ends when something else does is waiting; and what is computed has the color of its kind.
+static void each_kind_is_drawn_as_what_it_is(void **state) {
+    (void)state;
+    static const action_kind waits[] = {ACTION_AWAIT,  ACTION_NEED, ACTION_HAVE,
+                                        ACTION_SETTLE, ACTION_ROWS, ACTION_SHARE};
+    static const char *const color[ACTION_KINDS] = {
+        [ACTION_FORWARD] = "#4a7fd4", [ACTION_BACKWARD] = "#4caf6e", [ACTION_INPUTS] = "#4caf6e",
+        [ACTION_WEIGHTS] = "#23733f", [ACTION_MASTERS] = "#e08a2e",  [ACTION_SQUARES] = "#e08a2e",
+        [ACTION_UPDATE] = "#e08a2e",  [ACTION_OUTER] = "#e08a2e"};
+    for (action_kind kind = 0; kind < ACTION_KINDS; kind++) {
+        text json = {0}, svg = {0};
+        bool wait = false;
+        if (kind == ACTION_POST) continue;  // has a message
+        for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) wait |= waits[i] == kind;
+        draw_one(kind, &json, &svg);
+        assert_int_equal(count(json.at, "\"cat\":\"wait\""), wait);
+        assert_int_equal(count(json.at, "\"cat\":\"compute\""), !wait);
+        assert_int_equal(count(json.at, "\"tid\":0,\"ts\":1000.000,\"dur\":3000.000}"), 1);
+        assert_int_equal(count(svg.at, "<title>"), !wait);
+        char bar[128];
+        snprintf(bar, sizeof bar, "width=\"772.50\" height=\"20\" fill=\"%s\">", color[kind] ? color[kind] : "#9a9a9a");
+        assert_int_equal(count(svg.at, bar), !wait);
+        text_free(&json), text_free(&svg);
+    }
+}
+
+// However long a step takes, 4 to 10 round distances go into it, and as many of them are labelled.
+static void an_axis_has_a_few_labels(void **state) {
+    (void)state;
+    for (double total = 1e-5; total < 20; total *= 1.07) {
+        step s;
+        text t = {0};
+        fill(&s);
+        s.out.total = total, s.list[0].count = s.list[1].count = 0;
+        trace_svg(&t, &s.in, &s.out, "of two", names);
+        int labels = count(t.at, " ms</text>");
+        if (labels < 5 || labels > 11) fail_msg("%d labels of %g s", labels, total);
+        assert_int_equal(count(t.at, ">0 ms</text>"), 1);
+        text_free(&t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trace_is_written_out),
         cmocka_unit_test(a_picture_has_a_bar_for_each_work),
         cmocka_unit_test(all_waiting_is_left_blank),
+        cmocka_unit_test(each_kind_is_drawn_as_what_it_is),
+        cmocka_unit_test(an_axis_has_a_few_labels),
         cmocka_unit_test(a_step_of_no_time_is_drawn),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
