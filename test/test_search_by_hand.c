@@ -32,6 +32,9 @@ static void layouts_are_counted(void **state) {
         {"[parallel]\nslices = 2\n", "1x2", NULL, false, false, 1 + LANES + PIPE + 2 * ALONE},
         {"[parallel]\nslices = 2\ntoken_slices = 2\n", "1x2", NULL, false, false,
          1 + LANES + PIPE + 2 * ALONE + 2 * AGAIN},
+        // ranks that share layers and positions divide no rows
+        {"[parallel]\nslices = 2\ntoken_slices = 2\n", "1x4", NULL, false, false,
+         1 + LANES + ZERO * PIPE + PIPE + 2 * AGAIN + 2 * PIPE + 2 * LANES + 2 * PIPE + 2 * AGAIN},
         {"[outer]\nislands = 2\nevery = 5\n", "1x4", NULL, false, false, 1 + LANES + PIPE},
         {"", "1x1", NULL, true, false, 1 + 2 * ALONE},
         {"", "1x1", NULL, false, true, 1 + 2 * ALONE},
@@ -61,6 +64,36 @@ static void layouts_are_counted(void **state) {
             fail_msg("%s on %s, %s: %d layouts, expected %d", of[i].more, of[i].world, of[i].free ? of[i].free : "",
                      r->layouts, of[i].layouts);
         assert_true(r->simulated <= SEARCH_SIMULATED + 1 && r->simulated >= r->found);
+        costs_free(&k), plan_world_close(&w);
+    }
+    free(r);
+    drop_dir(dir);
+}
+
+// The INI's own layout is looked at as the INI has it.
+static void the_own_layout_is_the_inis(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"1f1b", "interleaved\nchunks = 2", "zb-h1", "zb-v\nchunks = 2", "gpipe"};
+    static const char *const again[] = {"none", "selective", "block"};
+    char *dir = rank_dir(), more[256];
+    search_result *r = malloc(sizeof *r);
+    for (int i = 0; i < 5; i++) {
+        config c;
+        costs k;
+        plan_world w;
+        table_of(&k, 1e9, 1);
+        snprintf(more, sizeof more,
+                 "[parallel]\npipeline = 2\ntensor = 2\nzero = %d\nsequence = %s\nschedule = %s\n"
+                 "recompute = %s\n",
+                 i % 3, i % 2 ? "yes" : "no", schedules[i], again[i % 3]);
+        rank_config(&c, dir, llama, more);
+        world_of(&w, "1x8");
+        OK(search_run(r, &c, &w, &k, &(search_free){.own = true}));
+        const search_choice *is = &r->at[0].is;
+        assert_true(r->found == 1 && r->at[0].given && is->pipeline == 2 && is->tensor == 2 && is->context == 1);
+        assert_true(is->data == 2 && is->zero == i % 3 && is->sequence == i % 2 && (int)is->recompute == i % 3);
+        assert_true(is->schedule == c.parallel.schedule && is->chunks == (i == 1 || i == 3 ? 2 : 1));
+        assert_true(is->micro == 2 && is->lanes == 16 && is->slices == 4 && is->offload == OFFLOAD_NONE);
         costs_free(&k), plan_world_close(&w);
     }
     free(r);
@@ -224,12 +257,12 @@ static void errors_are_of_their_parts(void **state) {
     drop_dir(dir);
 }
 
-// What a rank needs at least is no more than what it takes: of models that are nearly all table of words, each layout
+// What a rank needs at least is no more than what it takes: of models with small activations, each layout
 // fits into just the bytes that it takes, and not into one less.
 static void what_fits_is_not_left_out(void **state) {
     (void)state;
-    static const char wide[] = "[model]\ntype = gpt\nlayers = 1\nheads = 1\nembed = 64\ncontext = 8\nvocab = 8192\n"
-                               "[batch]\nglobal = 4\nmicro = 1\nlanes = 4\n";
+    static const char wide[] = "[model]\ntype = gpt\nlayers = 8\nheads = 1\nembed = 96\ncontext = 8\nvocab = 131\n"
+                               "[batch]\nglobal = 8\nmicro = 1\nlanes = 8\n[reduce]\nbucket_mb = 0.05\n";
     static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n"}, *const away[] = {"no", "host", "nvme"};
     char *dir = rank_dir(), more[256];
     search_result *r = malloc(sizeof *r);
@@ -244,7 +277,7 @@ static void what_fits_is_not_left_out(void **state) {
         snprintf(more, sizeof more, "%s[parallel]\nzero = %d\npipeline = %d\noffload = %s\n", kinds[kind], zero,
                  pipeline, away[off]);
         rank_config(&c, dir, wide, more);
-        world_of(&w, pipeline == 2 ? "1x4" : "1x2");
+        world_of(&w, pipeline == 2 ? "1x16" : "1x8");
         OK(search_run(r, &c, &w, &k, &(search_free){.own = true}));
         size_t memory = r->at[0].memory;
         k.memory = (double)memory;
@@ -589,6 +622,7 @@ static void text_is_of_the_place(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(layouts_are_counted),
+                                       cmocka_unit_test(the_own_layout_is_the_inis),
                                        cmocka_unit_test(ranks_of_a_cpu_share_its_cores),
                                        cmocka_unit_test(lines_of_all_ranks_are_as_they_were),
                                        cmocka_unit_test(a_step_has_parts),
