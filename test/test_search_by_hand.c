@@ -35,6 +35,7 @@ static void layouts_are_counted(void **state) {
         // ranks that share layers and positions divide no rows
         {"[parallel]\nslices = 2\ntoken_slices = 2\n", "1x4", NULL, false, false,
          1 + LANES + ZERO * PIPE + PIPE + 2 * AGAIN + 2 * PIPE + 2 * LANES + 2 * PIPE + 2 * AGAIN},
+        {"[batch]\nlanes = 2\n[outer]\nislands = 2\nevery = 5\n", "1x4", NULL, false, false, 1 + PIPE},
         {"[outer]\nislands = 2\nevery = 5\n", "1x4", NULL, false, false, 1 + LANES + PIPE},
         {"", "1x1", NULL, true, false, 1 + 2 * ALONE},
         {"", "1x1", NULL, false, true, 1 + 2 * ALONE},
