@@ -1,6 +1,7 @@
 // test/test_failures_by_hand.c: clusters whose parts fail, by hand: every key of a cluster's file, runs that are short
 // enough to be followed event by event, the interval that is best by its equation, and what is printed and drawn, to
 // the byte.
+#include "base/philox.h"
 #include "test/support/run.h"
 #include "trainer/costs/failures_drawn.h"
 #include "trainer/costs/stragglers.h"
@@ -199,6 +200,48 @@ static void slow_ones_are_rounded_and_compute(void **state) {
         stragglers_free(&s);
     }
     assert_in_range(none, 32 - 16, 32 + 16);  // 4 deviations of 4
+}
+
+// Which ranks are slow, drawn anew as the algorithm says (Knuth, 3.4.2S), and of each pipeline which stages: each of its
+// sets is part of one that is found, and each that is found is a pipeline's.
+static void slow_ones_are_where_they_were_drawn(void **state) {
+    (void)state;
+    static const grid shapes[] = {{.data = 8, .tensor = 2, .pipeline = 5},
+                                  {.data = 6, .tensor = 1, .pipeline = 3},
+                                  {.data = 3, .tensor = 1, .pipeline = 4, .islands = 2}};
+    for (int i = 0; i < 3; i++)
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            const grid *g = &shapes[i];
+            int world = grid_world(g), left = (int)floor(0.15 * world + 0.5), several = 0, n = g->pipeline;
+            bool slow[512] = {0}, met[STRAGGLER_SETS] = {0};
+            straggler_sets s;
+            for (int r = 0; r < world; r++) {
+                uint32_t w[4];
+                philox4x32(w, seed, (uint32_t)r, SITE_FAULT, 0, 1);
+                slow[r] = (double)w[0] / 4294967296.0 * (world - r) < left;
+                left -= slow[r];
+            }
+            assert_int_equal(left, 0);
+            OK(stragglers_draw(&s, g, 0.15, seed));
+            for (int island = 0; island < grid_islands(g); island++)
+                for (int d = 0; d < g->data; d++) {
+                    bool set[8] = {0}, any = false, part = false;
+                    for (int stage = 0; stage < n; stage++)
+                        for (int t = 0; t < g->tensor; t++) {
+                            grid_place at = {.island = island, .data = d, .stage = stage, .tensor = t};
+                            set[stage] |= slow[grid_rank(g, at)], any |= set[stage];
+                        }
+                    for (int k = 0; k < s.count; k++) {
+                        bool in = true;
+                        for (int stage = 0; stage < n; stage++) in &= !set[stage] || s.slow[k * n + stage];
+                        part |= in, met[k] |= memcmp(set, &s.slow[k * n], (size_t)n) == 0;
+                    }
+                    assert_true(!any || part || s.count == STRAGGLER_SETS);
+                }
+            for (int k = 0; k < s.count; k++) several += met[k];
+            assert_int_equal(several, s.count);
+            stragglers_free(&s);
+        }
 }
 
 // --- events ----------------------------------------------------------------------------------------------------------
@@ -492,6 +535,7 @@ int main(void) {
                                        cmocka_unit_test(a_file_alone_saves_now_and_then),
                                        cmocka_unit_test(cards_are_shared_between_nodes),
                                        cmocka_unit_test(slow_ones_are_rounded_and_compute),
+                                       cmocka_unit_test(slow_ones_are_where_they_were_drawn),
                                        cmocka_unit_test(what_the_end_cuts_off_is_useful),
                                        cmocka_unit_test(nodes_come_back_in_their_order),
                                        cmocka_unit_test(each_attempt_is_a_failure),
