@@ -196,19 +196,25 @@ static double computed(const config *c, const plan_world *w, int rank, const cos
 // what all ranks send, and the state of the rank that has most.
 static void a_step_has_parts(void **state) {
     (void)state;
-    static const char *const cuts[] = {"1 5", "5 1", "3 3"};
+    static const struct {
+        const char *more, *world;
+    } of[] = {{"stages = 1 5\n", "2x2"},
+              {"stages = 5 1\n", "2x2"},
+              {"stages = 3 3\n[checkpoint]\nasync = yes\n", "2x2"},
+              {"stages = 3 3\n[batch]\nlanes = 8\n", "4x1x2"},
+              {"stages = 3 3\ntensor = 2\nslices = 2\n", "2x4"}};
     char *dir = rank_dir(), more[128];
     search_result *r = malloc(sizeof *r);
     costs k;
-    plan_world w;
     table_of(&k, 1e9, 1);
-    world_of(&w, "2x2");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         config c;
         plan_rank p[2];
+        plan_world w;
         double work[2];
-        snprintf(more, sizeof more, "[parallel]\npipeline = 2\nzero = 1\nstages = %s\n", cuts[i]);
+        snprintf(more, sizeof more, "[parallel]\npipeline = 2\nzero = 1\n%s", of[i].more);
         rank_config(&c, dir, gpt, more);
+        world_of(&w, of[i].world);
         grid g = config_grid(&c, w.world);
         OK(search_run(r, &c, &w, &k, &(search_free){.own = true}));
         const search_found *f = &r->at[0];
@@ -221,19 +227,23 @@ static void a_step_has_parts(void **state) {
         int64_t sent[COSTS_LEVELS] = {0};
         size_t state = 0, memory = 0;
         for (int s = 0; s < 2; s++) {
-            sent[0] += 2 * (p[s].sent - p[s].sent_far), sent[1] += 2 * (p[s].sent_far - p[s].sent_racks);
+            int64_t others = w.world / 2;
+            sent[0] += others * (p[s].sent - p[s].sent_far), sent[1] += others * (p[s].sent_far - p[s].sent_racks);
+            sent[2] += others * p[s].sent_racks;
             size_t own = p[s].masters + p[s].moments, all = plan_bytes(&p[s]) - p[s].ring - p[s].snapshots;
             state = own > state ? own : state, memory = all > memory ? all : memory;
         }
-        assert_true(f->sent[0] == sent[0] && f->sent[1] == sent[1] && f->sent[2] == 0 && sent[0] > 0 && sent[1] > 0);
+        for (int level = 0; level < COSTS_LEVELS; level++) assert_int_equal(f->sent[level], sent[level]);
+        assert_true(i == 3 ? sent[0] == 0 && sent[1] > 0 && sent[2] > 0 : sent[0] > 0 && sent[1] > 0 && sent[2] == 0);
+        assert_true((p[0].snapshots > 0) == (i == 2));
         assert_true(f->state == state && f->memory == memory && f->host == 0 && f->disk == 0);
         model *net;
         OK(model_open(&net, model_types[c.model.type], &c.model.of));
         close_to("flops", r->flops, 16 * net->flops), close_to("tokens", r->units, 16 * 16);
         assert_string_equal(r->unit, "tok");
-        model_close(net);
+        model_close(net), plan_world_close(&w);
     }
-    costs_free(&k), plan_world_close(&w);
+    costs_free(&k);
     free(r);
     drop_dir(dir);
 }
