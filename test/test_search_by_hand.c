@@ -347,6 +347,50 @@ static void stages_are_cut_by_time(void **state) {
     drop_dir(dir);
 }
 
+// Few layouts are simulated, those that a guess puts first. The fastest of all is among them: here all of them are
+// simulated, each as an own layout, on machines where links of one level or another are slow.
+static void the_guess_keeps_the_fastest(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"1f1b", "interleaved\nchunks = 2", "zb-h1", "zb-v\nchunks = 2"};
+    static const struct {
+        const char *world, *links;
+    } of[] = {{"1x8", "link node 1e9 bytes/s 2 us 0 spread\n"},
+              {"1x8", "link node 2e7 bytes/s 2 us 0 spread\n"},
+              {"8x1x8", "link node 1e10 bytes/s 0 us 0 spread\nlink rack 1e10 bytes/s 0 us 0 spread\n"
+                        "link spine 2e7 bytes/s 0 us 0 spread\n"}};
+    char *dir = rank_dir(), text[512], more[128];
+    search_result *r = malloc(sizeof *r);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        config c;
+        costs k;
+        plan_world w;
+        double best = INFINITY, found;
+        snprintf(text, sizeof text,
+                 "lockstep costs 2\ndevice t\nmemory 1e9 bytes\ncopy 2e9 bytes/s 0 spread\n%send %d\n", of[i].links,
+                 i < 2 ? 3 : 5);
+        OK(costs_parse(&k, "test", text));
+        world_of(&w, of[i].world);
+        rank_config(&c, dir, gpt, "");
+        OK(search_run(r, &c, &w, &k, &(search_free){0}));
+        found = r->at[0].step_s;
+        for (int pipeline = 1; pipeline <= 4; pipeline *= 2)
+            for (int n = 0; n < (pipeline > 1 ? 4 : 1); n++)
+                for (int zero = 0; zero <= 3; zero++) {
+                    if (pipeline == 4 && (n == 1 || n == 3)) continue;  // of 6 blocks
+                    snprintf(more, sizeof more, "[parallel]\npipeline = %d\nzero = %d\nschedule = %s\n", pipeline, zero,
+                             schedules[n]);
+                    rank_config(&c, dir, gpt, more);
+                    if (search_run(r, &c, &w, &k, &(search_free){.own = true}) == ERR_OK)
+                        best = fmin(best, r->at[0].step_s);
+                }
+        if (found > 1.000001 * best)
+            fail_msg("%s: the fastest found takes %g s, and one %g s", of[i].world, found, best);
+        costs_free(&k), plan_world_close(&w);
+    }
+    free(r);
+    drop_dir(dir);
+}
+
 // --- what is printed -------------------------------------------------------------------------------------------------
 
 static const char table[] = "lockstep costs 2\ndevice a machine\nmemory 1e9 bytes\npeak fp32 1e10 flop/s 0.1 spread\n"
@@ -441,7 +485,7 @@ static void json_has_every_field(void **state) {
     number_is(f, "best_s", failures_best(&rules));
     number_is(f, "units_per_s", t.useful / 259200 * x.r->units / x.r->at[0].step_s);
     assert_int_equal(json_array_size(found), x.r->found);
-    int away = 0, cut = 0;
+    int cut = 0;
     for (int i = 0; i < x.r->found; i++) {
         const search_found *b = &x.r->at[i];
         const json_t *a = json_array_get(found, (size_t)i);
@@ -463,9 +507,9 @@ static void json_has_every_field(void **state) {
         number_is(a, "slow_devices", 2), number_is(a, "slowed_ms", 1e3 * b->slowed_s);
         for (size_t k = 0; k < COSTS_LEVELS; k++)
             assert_int_equal(json_integer_value(json_array_get(json_object_get(a, "sent"), k)), b->sent[k]);
-        away += b->host > 0, cut += *b->stages != 0;
+        cut += *b->stages != 0;
     }
-    assert_true(cut > 0 && away >= 0);
+    assert_true(cut > 0);
     json_decref(all);
     free(text);
     close_run(&x);
@@ -640,6 +684,7 @@ int main(void) {
                                        cmocka_unit_test(errors_are_of_their_parts),
                                        cmocka_unit_test(what_fits_is_not_left_out),
                                        cmocka_unit_test(stages_are_cut_by_time),
+                                       cmocka_unit_test(the_guess_keeps_the_fastest),
                                        cmocka_unit_test(json_has_every_field),
                                        cmocka_unit_test(text_has_every_field),
                                        cmocka_unit_test(text_is_of_the_place)};
