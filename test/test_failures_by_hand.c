@@ -202,8 +202,8 @@ static void slow_ones_are_rounded_and_compute(void **state) {
     assert_in_range(none, 32 - 16, 32 + 16);  // 4 deviations of 4
 }
 
-// Which ranks are slow, drawn anew as the algorithm says (Knuth, 3.4.2S), and of each pipeline which stages: each of its
-// sets is part of one that is found, and each that is found is a pipeline's.
+// Which ranks are slow, drawn anew as the algorithm says (Knuth, 3.4.2S), and of each pipeline which stages: its set is
+// part of one that is found, and each that is found is a pipeline's.
 static void slow_ones_are_where_they_were_drawn(void **state) {
     (void)state;
     static const grid shapes[] = {{.data = 8, .tensor = 2, .pipeline = 5},

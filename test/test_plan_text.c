@@ -189,6 +189,7 @@ static void stages_are_listed(void **state) {
     for (int i = 0; i < 3; i++) {
         printed x;
         int blocks = 0;
+        double part[2];
         snprintf(text, sizeof text, "[parallel]\npipeline = 2\n%s", more[i]);
         print_plan(&x, dir, text, "1x2");
         for (int s = 0; s < 2; s++) {
@@ -204,7 +205,13 @@ static void stages_are_listed(void **state) {
                           p->held[0]);
             if (p->chunks > 1) snprintf(line + n, sizeof line - (size_t)n, " + %d, at once ", p->held[1]);
             says(x.text, "%s", line);
+            const char *idle = strstr(strstr(x.text, line), " % idle");
+            while (*--idle != ' ') {}
+            part[s] = strtod(idle, NULL);
         }
+        // of all the time, which is of as many ranks
+        const char *whole = strstr(x.text, " micro-batches: ") + strlen(" micro-batches: ");
+        assert_true(fabs(strtod(whole, NULL) - (part[0] + part[1]) / 2) < 0.11 && part[0] != part[1]);
         assert_int_equal(blocks, 8);
         close_plan(&x);
     }

@@ -1,5 +1,5 @@
-// test/test_price_by_hand.c: what each action of a step takes, on machines where one thing alone takes time: bytes times
-// a rate, on one node, on several, and in several racks.
+// test/test_price_by_hand.c: what each action of a step takes, on machines where one thing alone takes time: bytes
+// times a rate, on one node, on several, and in several racks.
 #include "test/support/search.h"
 
 static void close_to(const char *what, double found, double wanted) {

@@ -1,5 +1,5 @@
-// test/test_search_by_hand.c: what a search looks at, counted by hand; what it takes a machine for; what a step's time is
-// made of; and every field that it prints, as text and as JSON.
+// test/test_search_by_hand.c: what a search looks at, counted by hand; what it takes a machine for; what a step's time
+// is made of; and every field that it prints, as text and as JSON.
 #include "test/support/search.h"
 #include "trainer/config/table.h"
 #include "trainer/costs/failures.h"

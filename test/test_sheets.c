@@ -29,11 +29,11 @@ static void link_is(const costs *c, const char *sheet, costs_level level, double
     is(sheet, costs_level_name[level], c->link[level].s, us * 1e-6);
 }
 
-// NVIDIA's datasheets (H100 2023, H200 2024, A100 2021): FP32 and dense BF16 and FP16 in TFLOP/s, memory in GB and TB/s,
-// multiprocessors; NVLink 450, 450, 300 GB/s one way, cards 50, 50, 25 GB/s, PCIe 64, 64, 32 GB/s. Of memory 3 or 4 GB
-// are kept. All-reduces of A100 reach 223 of NVLink's 300 GB/s at 40 us (vTrain), and so of the others and of cards,
-// in whole or half GB/s. Of PCIe 0.8 is reached. The host's: 16 channels of DDR5-4800 or DDR4-3200, 8 bytes each, of
-// which 0.6 is reached, an eighth for each GPU.
+// NVIDIA's datasheets (H100 2023, H200 2024, A100 2021): FP32 and dense BF16 and FP16 in TFLOP/s, memory in GB and
+// TB/s, multiprocessors; NVLink 450, 450, 300 GB/s one way, cards 50, 50, 25 GB/s, PCIe 64, 64, 32 GB/s. Of memory
+// 3 or 4 GB are kept. All-reduces of A100 reach 223 of NVLink's 300 GB/s at 40 us (vTrain), and so of the others and
+// of cards, in whole or half GB/s. Of PCIe 0.8 is reached. The host's: 16 channels of DDR5-4800 or DDR4-3200, 8 bytes
+// each, of which 0.6 is reached, an eighth for each GPU.
 static void figures_of_gpus(void **state) {
     (void)state;
     static const struct {
