@@ -204,12 +204,9 @@ static void an_axis_has_a_few_labels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trace_is_written_out),
-        cmocka_unit_test(a_picture_has_a_bar_for_each_work),
-        cmocka_unit_test(all_waiting_is_left_blank),
-        cmocka_unit_test(each_kind_is_drawn_as_what_it_is),
-        cmocka_unit_test(an_axis_has_a_few_labels),
-        cmocka_unit_test(a_step_of_no_time_is_drawn),
+        cmocka_unit_test(a_trace_is_written_out),    cmocka_unit_test(a_picture_has_a_bar_for_each_work),
+        cmocka_unit_test(all_waiting_is_left_blank), cmocka_unit_test(each_kind_is_drawn_as_what_it_is),
+        cmocka_unit_test(an_axis_has_a_few_labels),  cmocka_unit_test(a_step_of_no_time_is_drawn),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }
