@@ -234,13 +234,14 @@ static void products_come_in_waves(void **state) {
 static void doubts_add_up(void **state) {
     (void)state;
     costs c;
-    OK(costs_parse(&c, "t",
-                   "lockstep costs 2\ndevice t\npeak fp32 1 flop/s 0.2 spread\ncopy 1 bytes/s 0.3 spread\n"
-                   "launch 1e6 us 0.5 spread\nreach matmul 0.5 0.01 spread\n"
-                   "op sum fp32 1024 - 1000 ms 0.6 spread 1 calls\nop sum fp32 8x8 - 7000 ms 0.6 spread 1 calls\n"
-                   "comm merge node 4 100 1e6 us 0.1 spread\ncomm merge node 4 400 4e6 us 0.02 spread\n"
-                   "comm merge node 16 100 9e6 us 0.3 spread\ncomm all_to_all rack 8 100 1e6 us 0.1 spread\n"
-                   "end 10\n"));
+    OK(costs_parse(
+        &c, "t",
+        "lockstep costs 2\ndevice t\npeak fp32 1 flop/s 0.2 spread\ncopy 1 bytes/s 0.3 spread\n"
+        "launch 1e6 us 0.5 spread\nreach matmul 0.5 0.01 spread\n"
+        "op sum fp32 1024 - 1000 ms 0.6 spread 1 calls\nop sum fp32 8x8 - 7000 ms 0.6 spread 1 calls\n"
+        "comm merge node 4 100 1e6 us 0.1 spread\ncomm merge node 4 400 4e6 us 0.02 spread\n"
+        "comm merge node 16 100 9e6 us 0.3 spread\ncomm all_to_all rack 8 100 1e6 us 0.1 spread\n"
+        "comm all_gather node 4 100 1e6 us 0.02 spread\ncomm all_gather node 4 400 4e6 us 0.1 spread\nend 12\n"));
     op_cost work = {FP32, {4, 4, 4}, 0, 1, 128}, bytes = {FP32, {64}, 0, 128, 0};
     costs_time t = costs_of_op(&c, "matmul", &work);
     close_to(t.s, 128 / 0.5 + 1), close_to(t.error, 256 * (0.01 + 0.2) + 0.5);
@@ -258,6 +259,7 @@ static void doubts_add_up(void **state) {
     // of two lines the more doubtful one counts, on both sides
     t = costs_of_call(&c, CALL_MERGE, COSTS_NODE, 4, 200);
     close_to(t.s, 2), close_to(t.error, 0.1 * 2);
+    close_to(costs_of_call(&c, CALL_ALL_GATHER, COSTS_NODE, 4, 200).error, 0.1 * 2);
     close_to(costs_of_call(&c, CALL_MERGE, COSTS_NODE, 4, 800).error, 0.02 * 8);
     close_to(costs_of_call(&c, CALL_MERGE, COSTS_NODE, 4, 50).error, 0.1 * 1);
     t = costs_of_call(&c, CALL_MERGE, COSTS_NODE, 8, 100);
