@@ -89,10 +89,11 @@ struct model {
     model_held held;
 };
 
+// Does the block's backward compute its values again, where they are not held?
+static inline bool block_recomputes(const block *k, recomputation r) { return r != RECOMPUTE_NONE && k->recomputes; }
+
 // Does the block's backward have two halves?
-static inline bool block_has_halves(const block *k, recomputation r) {
-    return k->halves && (r == RECOMPUTE_NONE || !k->recomputes);
-}
+static inline bool block_has_halves(const block *k, recomputation r) { return k->halves && !block_recomputes(k, r); }
 
 // Opens a model. options were resolved; it keeps a copy.
 err_t model_open(model **out, const model_type *type, const void *options);

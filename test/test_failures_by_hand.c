@@ -133,8 +133,8 @@ static void a_file_alone_saves_now_and_then(void **state) {
 
 // --- links -----------------------------------------------------------------------------------------------------------
 
-// Cards are shared by what leaves a node alone, whoever says their rate, and then nothing counts that was measured
-// between nodes; a rate that the file says has its own doubt.
+// Only what leaves a node shares a card, also where the table says its rate. Then nothing counts that was measured
+// between nodes. A rate of the file has the file's spread.
 static void cards_are_shared_between_nodes(void **state) {
     (void)state;
     char *dir = make_dir();

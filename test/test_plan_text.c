@@ -48,6 +48,14 @@ static const char *human(double bytes) {
     return text;
 }
 
+// A row of what is sent: bytes have a short form after them, messages have none.
+static void says_sent(const char *from, int indent, int width, const char *name, int64_t all, const char *beside,
+                      bool messages) {
+    if (messages) says(from, "%*s%-*s %16" PRId64 "   %s\n", indent, "", width, name, all, beside);
+    else says(from, "%*s%-*s %16" PRId64 "   %-36s %10s\n", indent, "", width, name, all, beside, human((double)all));
+    assert_true(all > 0);
+}
+
 // --- wires -----------------------------------------------------------------------------------------------------------
 
 // Of joined ranks, a node, others of a rack, and other racks: what all send there, and what the one with most does.
@@ -85,9 +93,7 @@ static void each_wire_has_its_share(void **state) {
                     all += n, most = n > most ? n : most;
                 }
                 snprintf(beside, sizeof beside, "by the rank with most %" PRId64, most);
-                if (messages) says(from, "  %-18s %16" PRId64 "   %s\n", name[level], all, beside);
-                else says(from, "  %-18s %16" PRId64 "   %-36s %10s\n", name[level], all, beside, human((double)all));
-                assert_true(all > 0);
+                says_sent(from, 2, 18, name[level], all, beside, messages);
             }
         }
         close_plan(&x);
@@ -116,9 +122,7 @@ static void each_group_has_its_row(void **state) {
                 all += messages ? c->messages : c->sent, far += messages ? c->messages_far : c->sent_far;
             }
             snprintf(beside, sizeof beside, "of these %" PRId64 " between nodes", far);
-            if (messages) says(from, "    %-16s %16" PRId64 "   %s\n", name[g], all, beside);
-            else says(from, "    %-16s %16" PRId64 "   %-36s %10s\n", name[g], all, beside, human((double)all));
-            assert_true(all > 0);
+            says_sent(from, 4, 16, name[g], all, beside, messages);
         }
     }
     close_plan(&x);

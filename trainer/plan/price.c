@@ -263,7 +263,7 @@ static costs_time mixing_time(const pricer *p) {
 // Does backward find the block's values? As model_run would.
 static bool finds(pricer *p, const action *a, int block) {
     const session *x = p->x;
-    if (x->cfg->parallel.recompute == RECOMPUTE_NONE || !x->net->block[block].recomputes) return false;
+    if (!block_recomputes(&x->net->block[block], x->cfg->parallel.recompute)) return false;
     bool found = p->held.slot == a->slot && p->held.block == block;
     if (a->kind == ACTION_FORWARD) p->held = (model_held){a->slot, block};
     else if (a->kind != ACTION_WEIGHTS) p->held.block = -1;

@@ -171,7 +171,7 @@ static err_t walk_once(step_runner *r, pass *p, const step_paper *paper, int b, 
 static err_t walk_part(step_runner *r, pass *p, const step_paper *paper, int b, paper_part k) {
     const model_held has = {p->slot, b}, none = {p->slot, -1}, *held = &r->net->held;
     bool back = k.kind == ACTION_BACKWARD || k.kind == ACTION_INPUTS,
-         twice = paper->both && back && r->cfg->parallel.recompute != RECOMPUTE_NONE && r->net->block[b].recomputes,
+         twice = paper->both && back && block_recomputes(&r->net->block[b], r->cfg->parallel.recompute),
          found = back && held->slot == has.slot && held->block == b;
     if (!runs(r, k.kind, b)) return ERR_OK;
     TRY(walk_once(r, p, paper, b, k, found));
