@@ -29,7 +29,7 @@ typedef struct block {
 } block;
 
 // Memory that layers share holds the values of one layer at a time: of block `block`, for slot `slot`. Backward need
-// not compute these again. block -1: it holds none.
+// not compute these again. block -1: it holds none. model_held_pass says what each pass finds and leaves there.
 typedef struct model_held {
     int slot, block;
 } model_held;
@@ -126,6 +126,16 @@ void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t
 // Blocks first .. last, in that order; backward from last down to first. PASS_INPUTS and PASS_WEIGHTS are the halves of
 // backward: a block without halves does all its work in the first.
 typedef enum { PASS_FORWARD, PASS_BACKWARD, PASS_INPUTS, PASS_WEIGHTS } pass_part;
+
+// A part of a block that recomputes passes. Does backward find the block's values in the memory that layers share?
+// Forward leaves them there, and backward uses them up.
+static inline bool model_held_pass(model_held *h, pass_part part, int slot, int block) {
+    bool back = part == PASS_BACKWARD || part == PASS_INPUTS, finds = back && h->slot == slot && h->block == block;
+    if (part == PASS_FORWARD) *h = (model_held){slot, block};
+    if (back) h->block = -1;
+    return finds;
+}
+
 err_t model_run(model *m, pass_part part, int first, int last, pass *p);
 
 // Does a pass of this text read weights of the block? What a decoder says needs none of the encoder's.

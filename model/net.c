@@ -130,13 +130,11 @@ static err_t run_list(const frame *f, list_kind k) {
     return ERR_OK;
 }
 
-static bool holds(const model *m, int b, const pass *p) { return m->held.slot == p->slot && m->held.block == b; }
+static bool shares_values(const net *l, int b) { return l->recomputes && l->g.m->block[b].recomputes; }
 
-static err_t run_backward(net *l, const frame *f, bool is_last) {
-    model *m = l->g.m;
-    bool shares = l->recomputes && m->block[f->b].recomputes;
-    if (is_last || (shares && !holds(m, f->b, f->p))) TRY(run_list(f, LIST_AGAIN));
-    if (shares) m->held.block = -1;
+static err_t run_backward(net *l, const frame *f, pass_part part, bool is_last) {
+    bool finds = !shares_values(l, f->b) || model_held_pass(&l->g.m->held, part, f->p->slot, f->b);
+    if (is_last || !finds) TRY(run_list(f, LIST_AGAIN));
     return run_list(f, LIST_BACKWARD);
 }
 
@@ -148,10 +146,10 @@ static err_t net_run(net *l, int b, pass *p, pass_part part) {
     frame f = frame_with(l, b, p, x);
     if (part == PASS_FORWARD) {
         if (is_last && p->dw) return ERR_OK;  // waits for the backward pass: other micro-batches may come in between
-        if (l->recomputes && m->block[b].recomputes) m->held = (model_held){p->slot, b};
+        if (shares_values(l, b)) model_held_pass(&m->held, part, p->slot, b);
         return run_list(&f, LIST_FORWARD);
     }
-    if (part != PASS_WEIGHTS) TRY(run_backward(l, &f, is_last));
+    if (part != PASS_WEIGHTS) TRY(run_backward(l, &f, part, is_last));
     return part == PASS_INPUTS ? ERR_OK : run_list(&f, LIST_WEIGHTS);
 }
 

@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const action_kind parts[PRICE_PARTS] = {ACTION_FORWARD, ACTION_BACKWARD, ACTION_INPUTS, ACTION_WEIGHTS};
+static const action_kind parts[PRICE_PARTS] = {[PASS_FORWARD] = ACTION_FORWARD,
+                                               [PASS_BACKWARD] = ACTION_BACKWARD,
+                                               [PASS_INPUTS] = ACTION_INPUTS,
+                                               [PASS_WEIGHTS] = ACTION_WEIGHTS};
 
 static costs_time times(costs_time t, double n) { return (costs_time){t.s * n, t.error * n, t.from}; }
 
@@ -260,14 +263,10 @@ static costs_time mixing_time(const pricer *p) {
     return times(sum, 1.0 / (double)cycle);
 }
 
-// Does backward find the block's values? As model_run would.
-static bool finds(pricer *p, const action *a, int block) {
+static bool finds(pricer *p, const action *a, pass_part part, int block) {
     const session *x = p->x;
-    if (!block_recomputes(&x->net->block[block], x->cfg->parallel.recompute)) return false;
-    bool found = p->held.slot == a->slot && p->held.block == block;
-    if (a->kind == ACTION_FORWARD) p->held = (model_held){a->slot, block};
-    else if (a->kind != ACTION_WEIGHTS) p->held.block = -1;
-    return found && a->kind != ACTION_FORWARD && a->kind != ACTION_WEIGHTS;
+    return block_recomputes(&x->net->block[block], x->cfg->parallel.recompute) &&
+           model_held_pass(&p->held, part, a->slot, block);
 }
 
 static price_time blocks_time(pricer *p, const action *a) {
@@ -276,7 +275,7 @@ static price_time blocks_time(pricer *p, const action *a) {
     while (parts[k] != a->kind) k++;
     for (int i = 0; i <= a->last - a->first; i++) {
         int b = a->kind == ACTION_FORWARD ? a->first + i : a->last - i;
-        const price_time *t = &(finds(p, a, b) ? p->out->found : p->out->part)[k][b];
+        const price_time *t = &(finds(p, a, (pass_part)k, b) ? p->out->found : p->out->part)[k][b];
         sum.compute = costs_add(sum.compute, t->compute);
         sum.merge = costs_add(sum.merge, t->merge);
     }
