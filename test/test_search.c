@@ -1,6 +1,7 @@
 // test/test_search.c: the search for the fastest layout: layouts that are found work as settings and take the memory
 // that a plan says; times follow the table of costs; and what is too large, or changes bits, is left out.
 #include "test/support/search.h"
+#include "trainer/costs/stragglers.h"
 
 // The lines to paste make settings that pass all rules, and whose fullest rank is as large as was said.
 static void check_found(const char *dir, const char *model, const char *more, const config *c, const plan_world *w,
@@ -295,6 +296,55 @@ static void slow_devices_slow_the_step(void **state) {
         costs_free(&k), plan_world_close(&w);
     }
     free(r), free(slow);
+    drop_dir(dir);
+}
+
+// The step with so many slow devices of 16. Returns how many pipelines count, with the stage that is slow in each; 0:
+// some have several.
+static int slowed(search_result *r, const config *c, const plan_world *w, costs *k, int devices, uint64_t seed,
+                  int *stage) {
+    const grid g = config_grid(c, w->world);
+    straggler_sets sets;
+    k->stragglers.share = devices / 16.0, k->stragglers.slower = 3, k->stragglers.seed = seed;
+    OK(stragglers_draw(&sets, &g, k->stragglers.share, seed));
+    OK(search_run(r, c, w, k, &(search_free){.own = true}));
+    int n = 0, slow = 0;
+    for (; n < sets.count; n++)
+        for (int s = 0; s < sets.stages; s++)
+            if (sets.slow[n * sets.stages + s]) slow++, stage[n] = s;
+    stragglers_free(&sets);
+    return slow == n ? n : 0;
+}
+
+// Pipelines with one slow stage each: the step is that of the one that is slowest, wherever it is among them.
+static void the_slowest_pipeline_counts(void **state) {
+    (void)state;
+    enum { STAGES = 4, SEEDS = 40 };
+    char *dir = rank_dir();
+    search_result *r = malloc(sizeof *r);
+    double step[STAGES] = {0};  // with one slow device, in this stage
+    int stage[STRAGGLER_SETS], later = 0;
+    config c;
+    costs k;
+    plan_world w;
+    table_of(&k, 1e9, 1);
+    rank_config(&c, dir, gpt, "[parallel]\npipeline = 4\nstages = 1 1 1 3\n");
+    world_of(&w, "1x16");
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        assert_int_equal(slowed(r, &c, &w, &k, 1, seed, stage), 1);
+        step[stage[0]] = r->at[0].step_s;
+    }
+    for (int s = 0; s < STAGES; s++) assert_true(step[s] > 0);
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        double most = 0;
+        int n = slowed(r, &c, &w, &k, 3, seed, stage);
+        for (int i = 0; i < n; i++) most = fmax(most, step[stage[i]]);
+        if (n) assert_true(fabs(r->at[0].step_s - most) < 1e-9 * most);
+        later += n && most > step[stage[0]];
+    }
+    assert_true(later >= 2);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
     drop_dir(dir);
 }
 
@@ -598,6 +648,7 @@ int main(void) {
                                        cmocka_unit_test(lines_take_back_what_was_of_another_layout),
                                        cmocka_unit_test(times_follow_the_table),
                                        cmocka_unit_test(slow_devices_slow_the_step),
+                                       cmocka_unit_test(the_slowest_pipeline_counts),
                                        cmocka_unit_test(all_that_ranks_do_together_has_a_time),
                                        cmocka_unit_test(all_that_is_sent_is_said),
                                        cmocka_unit_test(deals_are_simulated),

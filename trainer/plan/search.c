@@ -2,8 +2,9 @@
 #include "trainer/plan/search.h"
 
 #include "base/memory.h"
+#include "model/slices.h"
 #include "trainer/config/pipes.h"
-#include "trainer/plan/price.h"
+#include "trainer/plan/guess.h"
 #include "trainer/step/simulate.h"
 #include "trainer/costs/stragglers.h"
 
@@ -12,27 +13,26 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PLANNED = 200 };  // layouts whose memory is planned, at most
+enum { PLANNED = 200, LEADERS = SEARCH_SIMULATED / 2 };  // PLANNED: layouts whose memory is planned, at most
 
 typedef struct guess {
     search_choice is;
     double s;
-    bool given;
+    bool given, leads;  // leads: of those that divide the model so, it has the least time
 } guess;
 
 // What blocks take does not depend on the rest of a layout.
 typedef struct known_blocks {
     search_choice of;  // tensor, context, sequence, recompute, micro, slices
     bool possible;
-    int blocks;
-    double *forward, *backward;
+    block_times take;
 } known_blocks;
 
 typedef struct searcher {
     const config *c;
     const plan_world *w;
     const costs *k;
-    price_machine m;
+    guesser g;
     search_free free;
     search_result *out;
     config *tried;
@@ -42,7 +42,6 @@ typedef struct searcher {
     int guesses, room;
     search_choice *large;  // [PLANNED + 1] too large
     int larges;
-    double values;  // of the model
 } searcher;
 
 // --- a layout as settings --------------------------------------------------------------------------------------------
@@ -102,6 +101,21 @@ static void leave_others(config *c) {
     c->reduce.density_warmup = 0;
 }
 
+static err_t take_times(block_times *to, const session *s, const price_blocks *b) {
+    const size_t element = dtype_bytes(s->state.o.compute);
+    to->blocks = b->blocks;
+    to->forward = calloc((size_t)b->blocks, sizeof *to->forward);
+    to->backward = calloc((size_t)b->blocks, sizeof *to->backward);
+    if (!to->forward || !to->backward) return err_set(ERR_INTERNAL, "no memory for the times of %d blocks", b->blocks);
+    for (int i = 0; i < b->blocks; i++) {
+        to->forward[i] = seconds(&b->part[PASS_FORWARD][i]), to->backward[i] = seconds(&b->part[PASS_BACKWARD][i]);
+        if (i == b->blocks - 1) break;
+        double left = (double)((size_t)model_left(s->net, i, s->cfg->resolved.micro, 0) * element);
+        to->left = fmax(to->left, left);
+    }
+    return ERR_OK;
+}
+
 static err_t price_alone(searcher *x, known_blocks *k) {
     search_choice one = k->of;
     session s = {0};
@@ -116,14 +130,10 @@ static err_t price_alone(searcher *x, known_blocks *k) {
     plan_world few = *x->w;
     few.world = world;
     err_t rc = plan_begin(&s, x->tried, 0, &few);
-    if (rc == ERR_OK) rc = price_open(&b, &s, &x->m);
+    if (rc == ERR_OK) rc = price_open(&b, &s, &x->g.m);
     if (rc == ERR_OK) {
-        k->possible = true, k->blocks = b.blocks;
-        k->forward = calloc((size_t)b.blocks, sizeof *k->forward);
-        k->backward = calloc((size_t)b.blocks, sizeof *k->backward);
-        if (!k->forward || !k->backward) rc = err_set(ERR_INTERNAL, "no memory for the times of %d blocks", b.blocks);
-        for (int i = 0; rc == ERR_OK && i < b.blocks; i++)
-            k->forward[i] = seconds(&b.part[0][i]), k->backward[i] = seconds(&b.part[1][i]);
+        k->possible = true;
+        rc = take_times(&k->take, &s, &b);
         price_close(&b);
     }
     session_close(&s);
@@ -144,96 +154,19 @@ static err_t know(searcher *x, const search_choice *of, const known_blocks **out
 
 // --- a guess ---------------------------------------------------------------------------------------------------------
 
-static costs_level level_between(const plan_world *w, int a, int b) {
-    comm_spot p = plan_where(w, a), q = plan_where(w, b);
-    return p.rack != q.rack ? COSTS_SPINE : p.node != q.node ? COSTS_RACK : COSTS_NODE;
-}
-
-// The work of the rank that has most, of a micro-batch. cut: [stages+1] of room.
-static double slowest_rank(const known_blocks *k, const search_choice *is, int *cut) {
-    pipeline_layout l = {.kind = is->schedule, .ranks = is->pipeline, .chunks = is->chunks};
-    double work[k->blocks + 1], most = 0;
-    for (int i = 0; i < k->blocks; i++) work[i] = k->forward[i] + k->backward[i];
-    stages_cut(work, k->blocks, is->pipeline * is->chunks, cut);
-    for (int r = 0; r < is->pipeline; r++) {
-        double sum = 0;
-        for (int c = 0; c < is->chunks; c++) {
-            int s = is->pipeline > 1 ? pipeline_stage_of(&l, r, c) : 0;
-            for (int i = cut[s]; i < cut[s + 1]; i++) sum += work[i];
-        }
-        most = fmax(most, sum);
-    }
-    return most;
-}
-
-// The share of a pipeline's filling that each schedule is left with.
-static double filling(const search_choice *is) {
-    switch (is->schedule) {
-    case PIPELINE_INTERLEAVED: return 1.0 / is->chunks;
-    case PIPELINE_ZB_H1: return 1.0 / 3;
-    case PIPELINE_ZB_V: return 0.1;
-    default: return 1;
-    }
-}
-
-// Those that share the lanes.
-static int workers(const searcher *x, const search_choice *is) {
-    int n = is->data - (int)x->c->server.count;
-    return n > 1 ? n : 1;
-}
-
-static double communication(const searcher *x, const search_choice *is, double micros) {
-    int members = is->data * is->context, stride = is->tensor * (members - 1);
-    if (members == 1) return 0;
-    costs_level level = level_between(x->w, 0, stride);
-    double values = x->values / is->tensor / is->pipeline, part = values * (members - 1) / members;
-    double element = (double)dtype_bytes(x->c->precision.compute);
-    double turns = is->zero >= 2 ? ceil((double)is->lanes / workers(x, is)) : 1;
-    double gathers = is->zero == 3 ? 2 * micros : 1;
-    return turns * price_call(&x->m, CALL_ALL_TO_ALL, level, members, 4 * part).s +
-           gathers * price_call(&x->m, CALL_ALL_GATHER, level, members, (is->zero ? element : 4) * part).s;
-}
-
-// With offload, of an element: its gradient and weight on the way, 4 + 2 bytes; masters and two moments, read and
-// written, in the host's memory or beside that on the disk.
-static double updating(const searcher *x, const search_choice *is) {
-    double values = x->values / is->tensor / is->pipeline / (is->zero ? is->data * is->context : 1);
-    bool host = is->offload != OFFLOAD_NONE && x->k->host_link.is > 0,
-         disk = is->offload == OFFLOAD_NVME && x->k->disk_copy.is > 0;
-    double there = host ? values * (6 / x->k->host_link.is + 34 / x->k->host_copy.is) : 0;
-    return disk ? fmax(there, 24 * values / x->k->disk_copy.is) : there;
-}
-
-// Without activations: what a rank must have at least.
-static double least_bytes(const searcher *x, const search_choice *is) {
-    double values = x->values / is->tensor / is->pipeline, n = is->data * is->context, whole = values,
-           element = (double)dtype_bytes(x->c->precision.compute);
-    bool apart = x->c->precision.compute != FP32;
-    double state = is->offload == OFFLOAD_NONE ? 12 * whole / (is->zero >= 1 ? n : 1) : 0;
-    return state + (apart || is->zero >= 1 ? element * whole / (is->zero == 3 ? n : 1) : 0) +
-           4 * whole / (is->zero >= 2 ? n : 1) * (is->zero >= 2 ? 0.5 : 1);
-}
-
 static err_t guess_one(searcher *x, const search_choice *is, bool given) {
     const known_blocks *k;
-    int stages = is->pipeline * is->chunks;
     x->out->layouts++;
     TRY(know(x, is, &k));
-    if (!k->possible || stages > k->blocks) return x->out->refused++, ERR_OK;
-    if (x->out->memory > 0 && least_bytes(x, is) > x->out->memory) return x->out->too_large++, ERR_OK;
-    int cut[stages + 1];
-    double lanes = ceil((double)is->lanes / workers(x, is)),
-           micros = lanes * (double)(x->c->batch.global / is->lanes / is->micro);
-    double one = slowest_rank(k, is, cut), work = one * (micros + (is->pipeline - 1) * filling(is));
-    double sends = communication(x, is, micros), hidden = fmin(0.9 * sends, 0.7 * work);
-    double s = work + updating(x, is) + sends - hidden * (1 - fmin(1, x->k->beside.is));
+    if (!k->possible || is->pipeline * is->chunks > k->take.blocks) return x->out->refused++, ERR_OK;
+    if (x->out->memory > 0 && guess_least_bytes(&x->g, is) > x->out->memory) return x->out->too_large++, ERR_OK;
     if (x->guesses == x->room) {
         x->room = 2 * x->room + 256;
         guess *more = realloc(x->guess, (size_t)x->room * sizeof *more);
         if (!more) return err_set(ERR_INTERNAL, "no memory for %d layouts", x->room);
         x->guess = more;
     }
-    x->guess[x->guesses++] = (guess){*is, s, given};
+    x->guess[x->guesses++] = (guess){*is, guess_step(&x->g, is, &k->take), given, false};
     return ERR_OK;
 }
 
@@ -290,7 +223,8 @@ static err_t with_ranks(searcher *x, search_choice is) {
             for (is.pipeline = 1; is.tensor * is.context * is.pipeline <= world; is.pipeline++) {
                 int model = is.tensor * is.context * is.pipeline;
                 is.data = world / model;
-                if (!divides(model, world) || !divides(is.tensor, is.slices) || workers(x, &is) > is.lanes / islands)
+                if (!divides(model, world) || !divides(is.tensor, is.slices) ||
+                    guess_workers(&x->g, &is) > is.lanes / islands)
                     continue;
                 TRY(with_offload(x, is));
             }
@@ -442,9 +376,9 @@ static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_foun
                 (x->k->host_memory <= 0 || (double)f->host <= x->k->host_memory) &&
                 (x->k->disk <= 0 || (double)f->disk <= x->k->disk);
         if (!*fits) break;
-        TRY(price_open(&b, s, &x->m));
+        TRY(price_open(&b, s, &x->g.m));
         stage[i].time = calloc((size_t)s->runner.actions.count + 1, sizeof *stage[i].time);
-        err_t rc = stage[i].time ? price_list(s, &x->m, &b, stage[i].time)
+        err_t rc = stage[i].time ? price_list(s, &x->g.m, &b, stage[i].time)
                                  : err_set(ERR_INTERNAL, "no memory for times of a list");
         for (int from = 0; from < FROMS; from++) x->out->looked[from] += b.looked[from];
         price_close(&b);
@@ -468,7 +402,7 @@ static void cut_by_time(const searcher *x, const known_blocks *k, search_found *
     f->stages[0] = 0;
     if (f->given) snprintf(f->stages, sizeof f->stages, "%s", x->c->parallel.stages);
     if (f->given || f->is.pipeline == 1) return;
-    slowest_rank(k, &f->is, cut);
+    guess_slowest_rank(&k->take, &f->is, cut);
     for (int s = 0; s < stages && n < SEARCH_CUTS; s++)
         n += snprintf(f->stages + n, SEARCH_CUTS - (size_t)n, s ? " %d" : "%d", cut[s + 1] - cut[s]);
     if (n >= SEARCH_CUTS) f->stages[0] = 0;
@@ -499,7 +433,30 @@ static err_t try_layout(searcher *x, const guess *g, search_found *f, bool *kept
 
 static int by_guess(const void *a, const void *b) {
     const guess *x = a, *y = b;
+    if (x->leads != y->leads) return y->leads - x->leads;
     return (x->s > y->s) - (x->s < y->s);
+}
+
+static void order_guesses(searcher *x) {
+    if (x->guesses) qsort(x->guess, (size_t)x->guesses, sizeof *x->guess, by_guess);
+}
+
+// A guess is worse between ways to divide a model than between the rest: of each way that is not far behind, the best
+// one comes first.
+static void let_lead(searcher *x) {
+    const double FAR = 2;
+    order_guesses(x);
+    for (int i = 0, leaders = 0; i < x->guesses && leaders < LEADERS; i++) {
+        guess *g = &x->guess[i];
+        g->leads = !g->given && g->s < FAR * x->guess[0].s;
+        for (int k = 0; k < i && g->leads; k++) {
+            const search_choice *a = &x->guess[k].is, *b = &g->is;
+            g->leads =
+                a->tensor != b->tensor || a->context != b->context || a->pipeline != b->pipeline || !x->guess[k].leads;
+        }
+        leaders += g->leads;
+    }
+    order_guesses(x);
 }
 
 static int by_time(const void *a, const void *b) {
@@ -544,7 +501,7 @@ static err_t try_all(searcher *x) {
     search_result *out = x->out;
     int others = 0, planned = 0;
     bool kept;
-    if (x->guesses) qsort(x->guess, (size_t)x->guesses, sizeof *x->guess, by_guess);
+    let_lead(x);
     for (int i = 0; i < x->guesses; i++) {
         const guess *g = &x->guess[i];
         bool same = !g->given && same_choice(&g->is, &own);
@@ -596,7 +553,7 @@ static int ranks_of_node(const plan_world *w) {
 static err_t count_values(searcher *x) {
     model *net;
     TRY(model_open(&net, model_types[x->c->model.type], &x->c->model.of));
-    x->values = (double)model_elements(net);
+    x->g.values = (double)model_elements(net);
     model_close(net);
     return ERR_OK;
 }
@@ -606,14 +563,14 @@ err_t search_run(search_result *out, const config *c, const plan_world *w, const
     searcher x = {.c = c, .w = w, .k = k, .free = *free_keys, .out = out, .tried = malloc(sizeof *x.tried)};
     *out = (search_result){.memory = k->memory, .free = *free_keys};
     int each = ranks_of_node(w);
-    x.m = machine_of(c, k, each);
-    out->slower = x.m.slower;
+    x.g = (guesser){.c = c, .w = w, .k = k, .m = machine_of(c, k, each)};
+    out->slower = x.g.m.slower;
     if (out->memory <= 0) out->memory = (double)memory_find("").available / each;
     x.large = calloc(PLANNED + 1, sizeof *x.large);
     err_t rc = x.tried && x.large ? count_values(&x) : err_set(ERR_INTERNAL, "no memory for a search");
     if (rc == ERR_OK) rc = all_layouts(&x);
     if (rc == ERR_OK) rc = try_all(&x);
-    for (int i = 0; i < x.knowns; i++) free(x.known[i].forward), free(x.known[i].backward);
+    for (int i = 0; i < x.knowns; i++) free(x.known[i].take.forward), free(x.known[i].take.backward);
     free(x.known), free(x.guess), free(x.tried), free(x.large);
     return rc;
 }
@@ -623,7 +580,7 @@ err_t search_walk(const search_found *f, const config *c, const plan_world *w, c
     search_result counts = {0};
     search_found again = {.is = f->is};
     searcher x = {.c = c, .w = w, .k = k, .out = &counts, .tried = malloc(sizeof *x.tried)};
-    x.m = machine_of(c, k, ranks_of_node(w));
+    x.g.m = machine_of(c, k, ranks_of_node(w));
     stage_list *stage = calloc((size_t)f->is.pipeline, sizeof *stage);
     session s = {0};
     bool fits;

@@ -6,6 +6,7 @@
 #define TRAINER_PLAN_SEARCH_H
 
 #include "trainer/costs/costs.h"
+#include "trainer/plan/choice.h"
 #include "trainer/plan/plan.h"
 #include "trainer/step/simulate.h"
 
@@ -18,20 +19,7 @@ typedef struct search_free {
 // "micro,lanes": ERR_USAGE names what it is not.
 err_t search_free_of(search_free *out, const char *keys);
 
-typedef struct search_choice {
-    int tensor, context, pipeline, data, zero, chunks;
-    pipeline_kind schedule;
-    recomputation recompute;
-    offload_kind offload;
-    bool sequence;
-    int64_t micro, lanes, slices;
-} search_choice;
-
-// [batch] micro and lanes of a choice, as an INI has them: the lanes of a span ([batch] bn_span) are computed as one.
-static inline int64_t search_micro(const config *c, const search_choice *x) { return x->micro / c->resolved.span; }
-static inline int64_t search_lanes(const config *c, const search_choice *x) { return x->lanes * c->resolved.span; }
-
-enum { SEARCH_SIMULATED = 20, SEARCH_SHOWN = 5, SEARCH_CUTS = 256 };
+enum { SEARCH_SIMULATED = 32, SEARCH_SHOWN = 5, SEARCH_CUTS = 256 };
 
 typedef struct search_found {
     search_choice is;
