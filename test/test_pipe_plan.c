@@ -283,6 +283,27 @@ static void fragments_share_the_wire(void **state) {
     drop_dir(dir);
 }
 
+// What leaves an island is mixed in `overlap` steps later, and as much is sent inside then as if it were at once.
+static void what_arrives_later_is_counted(void **state) {
+    (void)state;
+    const char *model = "[model]\nvocab = 16\ncontext = 4\nlayers = 2\n[parallel]\nzero = 1\n[device]\nranks = 4\n"
+                        "[outer]\nislands = 2\nevery = 8\nmoments = own\nfragments = h.0.*:8+4\n";
+    char *dir = rank_dir(), all[512];
+    int64_t sent[4];
+    for (int overlap = 0; overlap < 4; overlap++) {
+        const comm_place place[4] = {{0}};
+        config c;
+        plan_rank p;
+        snprintf(all, sizeof all, "%soverlap = %d\n", model, overlap);
+        rank_config(&c, dir, gpt, all);
+        OK(plan_one(&c, 0, 4, place, &p));
+        sent[overlap] = p.mixed[PLAN_DATA].sent;
+        assert_true(sent[overlap] > 0 && p.mixed[PLAN_ISLANDS].sent > 0);
+        if (overlap > 1) assert_int_equal(sent[overlap], sent[1]);
+    }
+    drop_dir(dir);
+}
+
 static err_t run_rank(const config *c, const launch *at, void *ctx) {
     session x;
     (void)ctx;
@@ -442,9 +463,9 @@ static void plan_says_what_runs_hold_and_send(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send),
-                                       cmocka_unit_test(fragments_share_the_wire), cmocka_unit_test(halves_wait_less),
-                                       cmocka_unit_test(ranks_are_busy_with_their_passes),
-                                       cmocka_unit_test(one_bucket_is_on_its_way)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_says_what_runs_hold_and_send), cmocka_unit_test(fragments_share_the_wire),
+        cmocka_unit_test(what_arrives_later_is_counted),     cmocka_unit_test(halves_wait_less),
+        cmocka_unit_test(ranks_are_busy_with_their_passes),  cmocka_unit_test(one_bucket_is_on_its_way)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

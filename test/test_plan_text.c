@@ -222,6 +222,41 @@ static void stages_are_listed(void **state) {
     drop_dir(dir);
 }
 
+// --- stages of ZeRO --------------------------------------------------------------------------------------------------
+
+// Each as a plan of its own has it: the fullest rank's memory, and what all ranks send. Of the first layout some ranks
+// do what others do.
+static void each_stage_of_zero_is_as_planned(void **state) {
+    (void)state;
+    static const struct {
+        const char *more, *cluster;
+        int own;
+    } of[] = {{"", "4x4", 0}, {"pipeline = 2\n", "1x6", 1}, {"tensor = 2\nslices = 2\n", "2x4", 3}};
+    char *dir = rank_dir(), more[128];
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        printed x[4];
+        size_t most[4] = {0}, least = SIZE_MAX;
+        int64_t sent[4] = {0};
+        for (int z = 0; z < 4; z++) {
+            snprintf(more, sizeof more, "[parallel]\nzero = %d\n%s", z, of[i].more);
+            print_plan(&x[z], dir, more, of[i].cluster);
+            for (int r = 0; r < x[z].w.world; r++) {
+                const plan_rank *p = plan_of(&x[z].p, r);
+                most[z] = plan_bytes(p) > most[z] ? plan_bytes(p) : most[z], sent[z] += p->sent;
+            }
+            least = most[z] < least ? most[z] : least;
+        }
+        for (int z = 0; z < 4; z++) {
+            char memory[32];
+            snprintf(memory, sizeof memory, "%s", human((double)most[z]));
+            says(x[of[i].own].text, "  %d %16zu %10s %10s%s%s\n", z, most[z], memory, human((double)sent[z]),
+                 most[z] == least ? "   takes least" : "", z == of[i].own ? "   this run" : "");
+        }
+        for (int z = 0; z < 4; z++) close_plan(&x[z]);
+    }
+    drop_dir(dir);
+}
+
 // --- codes -----------------------------------------------------------------------------------------------------------
 
 static int64_t most_of(const char *dir, const char *more) {
@@ -261,6 +296,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_wire_has_its_share), cmocka_unit_test(each_group_has_its_row),
         cmocka_unit_test(servers_are_counted),     cmocka_unit_test(deals_are_repeated),
-        cmocka_unit_test(stages_are_listed),       cmocka_unit_test(codes_are_compared)};
+        cmocka_unit_test(stages_are_listed),       cmocka_unit_test(each_stage_of_zero_is_as_planned),
+        cmocka_unit_test(codes_are_compared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -320,6 +320,37 @@ static void a_fit_finds_the_constants(void **state) {
     for (int i = 1; i < ROWS; i++) assert_true(fabs(predicted[i] / row[i].measured - 1) < 0.02);
 }
 
+// Of a constant that one row alone has, the folds that have the row learn nothing for the one that does not: that one
+// begins where each begins.
+static void folds_learn_nothing_from_each_other(void **state) {
+    (void)state;
+    enum { ROWS = 2 * FOLDS };
+    foreign_sheet start, made;
+    foreign_sheet_start(&start), foreign_sheet_start(&made);
+    made.at[CONSTANT_v100_five] *= 2;
+    for (int five = 0; five < ROWS; five++) {
+        table_row row[ROWS];
+        tables t = {.row = row, .rows = ROWS};
+        double predicted[ROWS], by_start;
+        foreign_machines m = {.sheet = &made}, first = {.sheet = &start};
+        for (int i = 0; i < ROWS; i++) {
+            row[i] = (table_row){.kind = TABLE_ALL_REDUCE,
+                                 .device = FOREIGN_V100,
+                                 .gpus = i == five ? 5
+                                         : i % 2   ? 2
+                                                   : 8,
+                                 .bytes = 1e8 * (i + 1) * (i + 1),
+                                 .scale = 1e6};
+            OK(table_predict(&row[i].measured, &row[i], &m));
+        }
+        OK(table_predict(&by_start, &row[five], &first));
+        OK(fit_folds(&t, predicted));
+        close_to(predicted[five], by_start);
+        assert_true(by_start > 1.5 * row[five].measured);
+        foreign_machines_free(&m), foreign_machines_free(&first);
+    }
+}
+
 // A row of each table; of Megatron's second one also a row with ZeRO-3; of vTrain's one whose gradients go through one
 // card, and one whose layers go over two nodes.
 static void read_all_kinds(const char *dir, tables *t) {
@@ -392,6 +423,7 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_in_a_table_is_said),
         cmocka_unit_test(a_sheet_is_whole),
         cmocka_unit_test(a_fit_finds_the_constants),
+        cmocka_unit_test(folds_learn_nothing_from_each_other),
         cmocka_unit_test(a_fit_knows_which_rows_to_predict_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
