@@ -52,6 +52,27 @@ servers() {
     figures 0
 }
 
+# A thousand strangers at the ports where the nodes of a run with servers hear each other, and a thousand where their
+# ranks do when they meet, from before that until the end: some say nothing, some say it slowly, some lie. The run's steps
+# are the same, and a lost node is replaced meanwhile.
+crowded() {
+    strangers=$(built crowd)
+    [ -n "$strangers" ] || skip "test/support/crowd.c is not built: make tests"
+    near 1 1 1
+    "$strangers" 2000 120 $port 2 "$(host 0)" "$(host 1)" >crowd.out 2>&1 &
+    crowd=$!
+    heals crowded parallel.zero=1 server.count=1
+    after 0 70
+    kill -9 "$(supervisor 2)"
+    until_true 40 has_event 0 healed "world 2 of this run"
+    codes="0 0 137" ends_well 0 1
+    figures 0
+    kill $crowd
+    wait $crowd
+    sed 's/^/    strangers: /' crowd.out
+    awk '$2 == "let" { n = $1 } END { exit n < 1000 }' crowd.out || fail "few strangers came: $(cat crowd.out)"
+}
+
 # --- nodes that come again --------------------------------------------------------------------------------------------
 
 # A node that was killed is started again, and is taken in when the others have had ten quiet seconds.
@@ -295,6 +316,7 @@ far_council_filtered() {
 try pipeline
 try zero3
 try servers
+try crowded
 try rejoined
 try node_stands_still
 try higher_stands_still

@@ -60,7 +60,7 @@ FAST_LD  = $(eval FAST_LD := $(if $(shell $(CC) -fuse-ld=gold -Wl,--version 2>/d
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 ASAN_FUZZERS := $(FUZZERS:$(BUILD)/%=build/asan/%)
-tests: $(TESTS) $(BUILD)/test/lossy $(BUILD)/test/tokens $(BUILD)/test/watching
+tests: $(TESTS) $(addprefix $(BUILD)/test/,lossy tokens watching crowd)
 # Without optimization the programs of tests compile in a third of the time. Those that compare with long loops of their
 # own would then run for longer than that saves.
 LOOPS   := attention calls checkpoint_blocks_crash checkpoint_crash conv fmath matmul matmul_slices pairs_attention vec \
@@ -110,7 +110,7 @@ $(NVML): test/standin/nvml.c gpu/cuda/nvml_api.h
 $(BUILD)/test/lossy: test/support/lossy.c
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $<
-$(BUILD)/test/tokens $(BUILD)/test/watching: $(BUILD)/test/%: $(CBUILD)/test/support/%.o $(LIB)
+$(BUILD)/test/tokens $(BUILD)/test/watching $(BUILD)/test/crowd: $(BUILD)/test/%: $(CBUILD)/test/support/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $< $(LIB) $(LIBS)
 $(BUILD)/test/sim/test_wrappers: $(BUILD)/test/sim/test_wrappers.cu.o $(LIB)
