@@ -4,9 +4,10 @@
 For each INI it measures a table of costs with one and with two ranks of a thread each, asks the planner for its
 layouts of --ranks ranks, and runs each of them for --steps steps, in an order that is drawn. With --all these are not
 the search's best layouts, but all that the INI's rules allow: each width, depth, ZeRO stage, schedule and
-recomputation. All of it --turns times, each with a table of its own, as a machine's clock moves; what stands in a row
-are medians of the turns: of the median steps, and of the predicted ones. WORK is a folder for all files. Run it on a
-quiet machine.
+recomputation. All of it --turns times, as a machine's clock moves, and --tables tables in each turn, among its runs: a
+table is of one process, and processes of the same run differ by several percent from start to start. What stands in a
+row are medians: of the turns' median steps, and of what each table predicts. WORK is a folder for all files. Run it on
+a quiet machine.
 """
 import argparse, itertools, json, os, random, statistics, subprocess
 
@@ -84,11 +85,14 @@ def all_layouts(a, config, costs):
 
 def one_config(a, config, draw, errors):
     found, times, foretold = None, {}, {}
-    for _ in range(a.turns):
+    for part in range(a.turns * a.tables):
         costs = table_of(a, config)
         found = found or (all_layouts if a.all else found_by)(a, config, costs)
-        for i in draw.sample(range(len(found)), len(found)):
+        if part % a.tables == 0:
+            order = draw.sample(range(len(found)), len(found))
+        for i in order:
             foretold.setdefault(i, []).append(predicted(a, config, costs, found[i])["ms"])
+        for i in order[part % a.tables::a.tables]:
             times.setdefault(i, []).append(measured(a, config, found[i], a.ranks))
     rows = sorted(((statistics.median(foretold[i]), statistics.median(times[i]), found[i]) for i in times),
                   key=lambda row: row[0])
@@ -106,7 +110,8 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("bin"), p.add_argument("work"), p.add_argument("configs", nargs="+")
     p.add_argument("--ranks", type=int, default=2), p.add_argument("--steps", type=int, default=7)
-    p.add_argument("--turns", type=int, default=2), p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--turns", type=int, default=2), p.add_argument("--tables", type=int, default=3)
+    p.add_argument("--seed", type=int, default=1)
     p.add_argument("--all", action="store_true")
     a = p.parse_args()
     a.bin, a.configs = os.path.abspath(a.bin), [os.path.abspath(c) for c in a.configs]
