@@ -466,6 +466,30 @@ static void bytes_enter_each_rack_once(void **state) {
     run_ranks(&racks12, 30, body_levels, &three, 0);
 }
 
+// Each algorithm of sums, and sizes at which one gives way to the next.
+static void body_sums(comm *c, void *ctx) {
+    static const size_t sizes[] = {1, 2047, 2048, 2049, 16384, 16385, 100000};
+    float *x = calloc(100000, sizeof *x);
+    (void)ctx;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t cut[65];
+        for (int r = 0; r <= c->world; r++) cut[r] = sizes[i] * (size_t)r / (size_t)c->world;
+        c->traffic = (comm_traffic){0};
+        RUNS(c->table->all_reduce(c, x, sizes[i], FP32, REDUCE_SUM, NULL));
+        expect_cost(c, "all_reduce", cost_all_reduce(c, sizes[i], sizeof *x));
+        c->traffic = (comm_traffic){0};
+        RUNS(c->table->reduce_scatter(c, x, cut, FP32, NULL));
+        expect_cost(c, "reduce_scatter", cost_reduce_scatter(c, cut, sizeof *x));
+    }
+    free(x);
+}
+
+static void sums_send_what_is_planned(void **state) {
+    (void)state;
+    const layout *const all[] = {&near3, &near8, &near11, &far3, &mixed5, &mixed12, &racks12};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) run_ranks(all[i], 30, body_sums, NULL, 0);
+}
+
 // Over libfabric a receiver sends 40 bytes to grant or to confirm one frame or several.
 static int64_t most_beside(size_t bytes) {
     return carrier_is_fabric() ? 40 * (((int64_t)bytes + 262143) / 262144 + 1) : 0;
@@ -539,6 +563,7 @@ int main(void) {
         cmocka_unit_test(sums_have_the_same_bits_everywhere_and_always),
         cmocka_unit_test(traffic_is_counted_to_the_byte),
         cmocka_unit_test(bytes_enter_each_rack_once),
+        cmocka_unit_test(sums_send_what_is_planned),
         cmocka_unit_test(bytes_on_the_wire_are_counted),
         cmocka_unit_test(no_heap_call_after_open),
     };
