@@ -81,9 +81,8 @@ static const layout layouts[] = {
     {llama, BATCH(64, 16), "[parallel]\npipeline = 2\nschedule = interleaved\nchunks = 2\n", "4.4.4"},
     {llama, BATCH(64, 16), "[parallel]\npipeline = 2\nschedule = zb-v\nzero = 3\n", "4.4.4"},
     {llama, BATCH(64, 16), "[parallel]\npipeline = 2\ntensor = 2\nslices = 2\n", "3.3.3.3"},
-    // two of the first stage send to another rack, two within their own
-    {llama, BATCH(64, 16), "[parallel]\npipeline = 2\n", "2/2.2.2"},
-    {llama, BATCH(64, 16), "[parallel]\npipeline = 2\nzero = 1\n", "2/2.2.2"},
+    // ranks that differ only in whether the next stage is in another rack, or in another node of theirs
+    {llama, BATCH(128, 64), ANY "[parallel]\npipeline = 4\n", "4/2.2.2.2/2.4.4.2.2.2.4"},
     {mlp, BATCH(64, 32), "[parallel]\nzero = 3\n", "16.3"},
     {mlp, BATCH(64, 32), "[optimizer]\ntype = lars\n[parallel]\nzero = 1\n", "8.8"},
     {mlp, BATCH(64, 32), "[optimizer]\ntype = sgd\nmomentum = 0.9\n[parallel]\nzero = 2\npipeline = 3\n", "6.6"},
