@@ -31,6 +31,9 @@ tables_predict() {
     awk '$2 == "attention_forward" && $4 == "1x16x32x4" { n += $(NF - 1) == 128 } $2 == "embedding_forward" { n += $(NF - 1) == 32 }
          $2 == "step_decide" { n += $(NF - 1) == 2 } $1 == "peak" || $1 == "copy" { n += $NF == "spread" && $(NF - 1) == 0.05 }
          END { exit n != 7 }' here.costs || fail "expected the calls of two steps, three peaks and the memory's rate"
+    # the same run finds all of its own operations there, by shape and options
+    expect 0 "$bin" plan --costs here.costs -o device.ranks=1 base.ini
+    says " operations looked up, 100 % are in the table, 0 % are scaled from near shapes, 0 % are a roofline's"
     grep -v '^end ' here.costs >before.costs
     expect 0 "$bin" plan --search --costs here.costs -o device.ranks=1 -o parallel.recompute=block base.ini
     says "from    here.costs: measured on "
