@@ -262,14 +262,16 @@ static void an_update_elsewhere_takes_time(void **state) {
     (void)state;
     char *dir = rank_dir();
     stage x;
-    open_stage(&x, dir, "", "1x2", quick, 2, 1000);
-    search_choice is = shape(&x, 1, 2, 1), shared = shape(&x, 1, 1, 2);
+    open_stage(&x, dir, "", "1x4", quick, 2, 1000);
+    search_choice is = shape(&x, 1, 2, 1), shared = shape(&x, 1, 1, 2), four = shape(&x, 1, 1, 2);
     x.k.host_link.is = 2, x.k.host_copy.is = 10, x.k.disk_copy.is = 100;
     close_to("here", guess_step(&x.g, &is, &x.b), 0);
     is.offload = shared.offload = OFFLOAD_HOST;
     close_to("host", guess_step(&x.g, &is, &x.b), 500 * (3 + 3.4));
     shared.zero = 1;
     close_to("a share each", guess_step(&x.g, &shared, &x.b), 500 * (3 + 3.4));
+    four.offload = OFFLOAD_HOST, four.zero = four.context = 2;
+    close_to("of four", guess_step(&x.g, &four, &x.b), 250 * (3 + 3.4));
     shared.zero = 0;
     close_to("all each", guess_step(&x.g, &shared, &x.b), 1000 * (3 + 3.4));
     is.offload = OFFLOAD_NVME;
