@@ -377,27 +377,53 @@ static void stages_are_cut_by_time(void **state) {
     drop_dir(dir);
 }
 
-// The fastest of all layouts of these ranks, each simulated as an own layout.
-static double fastest_of_all(const config *given, const plan_world *w, const costs *k, search_result *r) {
+// All layouts of these ranks, each simulated as an own one: the fastest one's time, and how many fit.
+static double simulate_all(const config *given, const plan_world *w, const costs *k, search_result *r, int *fit) {
     static const struct {
         pipeline_kind kind;
         int chunks;
-    } schedules[] = {{PIPELINE_1F1B, 1},
-                     {PIPELINE_INTERLEAVED, 2},
-                     {PIPELINE_INTERLEAVED, 4},
-                     {PIPELINE_ZB_H1, 1},
-                     {PIPELINE_ZB_V, 1}};
+    } schedules[] = {{PIPELINE_1F1B, 1},        {PIPELINE_INTERLEAVED, 2}, {PIPELINE_INTERLEAVED, 4},
+                     {PIPELINE_INTERLEAVED, 8}, {PIPELINE_ZB_H1, 1},       {PIPELINE_ZB_V, 1}};
     double best = INFINITY;
-    for (int i = 0; i < 4 * 3 * 4 * 5 * 2 * 3; i++) {
+    *fit = 0;
+    for (int i = 0; i < 4 * 3 * 4 * 6 * 2 * 3; i++) {
         config c = *given;
-        c.parallel.pipeline = 1 << i % 4, c.parallel.tensor = 1 << i / 4 % 3, c.parallel.zero = i / 12 % 4;
-        c.parallel.schedule = schedules[i / 48 % 5].kind, c.parallel.chunks = schedules[i / 48 % 5].chunks;
-        c.parallel.sequence = i / 240 % 2, c.parallel.recompute = (recomputation)(i / 480);
-        if (c.parallel.pipeline == 1 && i / 48 % 5) continue;
-        if (config_would(&c, w->world) && search_run(r, &c, w, k, &(search_free){.own = true}) == ERR_OK)
-            best = fmin(best, r->at[0].step_s);
+        int pipeline = 1 << i % 4, tensor = 1 << i / 4 % 3, zero = i / 12 % 4, schedule = i / 48 % 6;
+        bool rows = i / 288 % 2;
+        if ((pipeline == 1 && schedule) || (tensor == 1 && rows) || (zero && pipeline * tensor >= w->world)) continue;
+        c.parallel.pipeline = pipeline, c.parallel.tensor = tensor, c.parallel.zero = zero;
+        c.parallel.schedule = schedules[schedule].kind, c.parallel.chunks = schedules[schedule].chunks;
+        c.parallel.sequence = rows, c.parallel.recompute = (recomputation)(i / 576);
+        if (!config_would(&c, w->world) || search_run(r, &c, w, k, &(search_free){.own = true}) != ERR_OK) continue;
+        best = fmin(best, r->at[0].step_s), ++*fit;
     }
     return best;
+}
+
+// Of 24 layouts of two ranks those are simulated that fit into a device's memory, however much it has.
+static void all_that_fit_are_simulated(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    search_result *r = malloc(sizeof *r);
+    config c;
+    costs k;
+    plan_world w;
+    int fit, seen = 0, before = -1;
+    table_of(&k, 1e12, 1);
+    rank_config(&c, dir, gpt, "[model]\nembed = 64\ncontext = 32\n[batch]\nglobal = 32\nmicro = 2\n");
+    world_of(&w, "1x2");
+    for (k.memory = 3.6e6; k.memory < 7.5e6; k.memory *= 1.05) {
+        simulate_all(&c, &w, &k, r, &fit);
+        err_t rc = search_run(r, &c, &w, &k, &(search_free){0});
+        assert_int_equal(rc, fit ? ERR_OK : ERR_CONFIG);
+        if (fit) assert_int_equal(r->simulated, fit);
+        assert_true(fit >= before);
+        seen += fit != before, before = fit;
+    }
+    assert_true(seen >= 8 && before == 24);
+    costs_free(&k), plan_world_close(&w);
+    free(r);
+    drop_dir(dir);
 }
 
 // Few layouts are simulated, those that a guess puts first. The fastest of all is among them, on machines where
@@ -430,7 +456,8 @@ static void the_guess_keeps_the_fastest(void **state) {
         world_of(&w, of[i].world);
         rank_config(&c, dir, of[i].model, "");
         OK(search_run(r, &c, &w, &k, &(search_free){0}));
-        double found = r->at[0].step_s, best = fastest_of_all(&c, &w, &k, r);
+        int fit;
+        double found = r->at[0].step_s, best = simulate_all(&c, &w, &k, r, &fit);
         if (found > 1.000001 * best)
             fail_msg("%zu, on %s: the fastest found takes %g s, and one %g s", i, of[i].world, found, best);
         costs_free(&k), plan_world_close(&w);
@@ -733,6 +760,7 @@ int main(void) {
                                        cmocka_unit_test(errors_are_of_their_parts),
                                        cmocka_unit_test(what_fits_is_not_left_out),
                                        cmocka_unit_test(stages_are_cut_by_time),
+                                       cmocka_unit_test(all_that_fit_are_simulated),
                                        cmocka_unit_test(the_guess_keeps_the_fastest),
                                        cmocka_unit_test(json_has_every_field),
                                        cmocka_unit_test(text_has_every_field),
