@@ -377,6 +377,45 @@ static void stages_are_cut_by_time(void **state) {
     drop_dir(dir);
 }
 
+static err_t keep_total(void *ctx, const simulate_lists *lists, const simulation *s) {
+    assert_int_equal(lists->pipeline, s->ranks);
+    *(double *)ctx = s->total;
+    return ERR_OK;
+}
+
+// A layout that was found, and one that is the INI's own with its cuts and its deal, is drawn as it was simulated.
+static void what_is_drawn_is_what_was_found(void **state) {
+    (void)state;
+    static const char *const own[] = {NULL, "[parallel]\npipeline = 2\nstages = 1 5\n",
+                                      "[parallel]\npipeline = 2\ndeal = 12,4\n",
+                                      "[parallel]\nzero = 2\ndeal = 7,1,4,4\n"};
+    char *dir = rank_dir(), more[256];
+    search_result *r = malloc(sizeof *r);
+    for (int i = 0; i < 4; i++) {
+        config c;
+        costs k;
+        plan_world w;
+        int cuts = 0;
+        OK(costs_parse(&k, "test",
+                       "lockstep costs 2\ndevice test\nmemory 1e9 bytes\ncopy 1e9 bytes/s 0 spread\n"
+                       "link node 1e9 bytes/s 0 us 0 spread\nreach attention_backward 1e-4 0 spread\nend 4\n"));
+        snprintf(more, sizeof more, "[model]\nvocab = 2048\n%s", own[i] ? own[i] : "");
+        rank_config(&c, dir, gpt, more);
+        world_of(&w, "1x4");
+        OK(search_run(r, &c, &w, &k, &(search_free){.own = own[i] != NULL}));
+        for (int n = 0; n < r->found; n++) {
+            double total = 0;
+            OK(search_walk(&r->at[n], &c, &w, &k, keep_total, &total));
+            close_to(r->at[n].stages, total, r->at[n].step_s);
+            cuts += *r->at[n].stages != 0;
+        }
+        assert_true(r->found > 0 && (cuts > 0 || i > 1));
+        costs_free(&k), plan_world_close(&w);
+    }
+    free(r);
+    drop_dir(dir);
+}
+
 // All layouts of these ranks, each simulated as an own one: the fastest one's time, and how many fit.
 static double simulate_all(const config *given, const plan_world *w, const costs *k, search_result *r, int *fit) {
     static const struct {
@@ -760,6 +799,7 @@ int main(void) {
                                        cmocka_unit_test(errors_are_of_their_parts),
                                        cmocka_unit_test(what_fits_is_not_left_out),
                                        cmocka_unit_test(stages_are_cut_by_time),
+                                       cmocka_unit_test(what_is_drawn_is_what_was_found),
                                        cmocka_unit_test(all_that_fit_are_simulated),
                                        cmocka_unit_test(the_guess_keeps_the_fastest),
                                        cmocka_unit_test(json_has_every_field),
