@@ -272,20 +272,21 @@ static void nodes_are_looked_up_by_their_ranks(void **state) {
 }
 
 // Where only links take time, islands that mix twice as often send for as much longer as the plan says that they send
-// more. With overlap nothing waits for it.
+// more, wherever they are. With overlap nothing waits for it.
 static void islands_mix_now_and_then(void **state) {
     (void)state;
-    static const char *const overlap[] = {"", "overlap = 2\nmoments = own\n"};
+    static const char *const overlap[] = {"", "overlap = 2\nmoments = own\n"}, *const world[] = {"1x2", "2x1", "2x1x2"};
     char *dir = rank_dir(), more[256];
     costs k;
     search_result *r = malloc(sizeof *r);
     OK(costs_parse(&k, "test", links_only));
-    for (int beside = 0; beside < 2; beside++) {
+    for (int i = 0; i < 2 * 3; i++) {
+        bool beside = i % 2;
         double step[2], sent[2];
         for (int often = 0; often < 2; often++) {
             plan_rank p;
             snprintf(more, sizeof more, "[outer]\nislands = 2\nevery = %d\n%s", often ? 5 : 10, overlap[beside]);
-            layout_of(r, &p, dir, gpt, more, &k, "1x2");
+            layout_of(r, &p, dir, gpt, more, &k, world[i / 2]);
             step[often] = r->at[0].step_s, sent[often] = p.mixed_each;
         }
         assert_true(sent[0] > 0 && fabs(sent[1] / sent[0] - 2) < 1e-9);
