@@ -81,6 +81,9 @@ static const layout layouts[] = {
     {llama, BATCH(64, 16), "[parallel]\npipeline = 2\nschedule = interleaved\nchunks = 2\n", "4.4.4"},
     {llama, BATCH(64, 16), "[parallel]\npipeline = 2\nschedule = zb-v\nzero = 3\n", "4.4.4"},
     {llama, BATCH(64, 16), "[parallel]\npipeline = 2\ntensor = 2\nslices = 2\n", "3.3.3.3"},
+    // ranks that differ only in where the others are that share their positions
+    {even, BATCH(128, 64), ANY "[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 4\nzero = 3\n",
+     "3.3.2.6.2.3.2.2.3.1.3.1.1"},
     // ranks that differ only in whether the next stage is in another rack, or in another node of theirs
     {llama, BATCH(128, 64), ANY "[parallel]\npipeline = 4\n", "4/2.2.2.2/2.4.4.2.2.2.4"},
     {mlp, BATCH(64, 32), "[parallel]\nzero = 3\n", "16.3"},
