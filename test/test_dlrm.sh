@@ -114,6 +114,25 @@ rows_killed() {
     same one.hashes again.hashes "the hashes of a run that was killed and went on with 2 ranks"
 }
 
+# Servers own as many rows as of the rest of the state: all of them, or what their weight leaves the others. Such a run is
+# stopped, and goes on without servers, and with others; only who owns rows has a file of them.
+rows_on_servers() {
+    on="model.demand=yes schedule.decay_steps=4 schedule.warmup=1"
+    trained one $on
+    least=2 trained again $on run.steps=1 device.ranks=3 parallel.zero=1 server.count=1
+    ls runs/again/ckpt/step-00000001 | grep -c '^table' | grep -qx 1 || fail "one server: $(ls runs/again/ckpt/*)"
+    settings again $on run.steps=2 device.ranks=2 parallel.zero=2
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    settings again $on run.steps=3 device.ranks=4 parallel.zero=3 server.count=2 server.weight=0.5
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    of=$(sed -n 's/^ *"buckets": \([0-9]*\),$/\1/p' runs/again/ckpt/step-00000003/manifest.json)
+    [ "$(echo $of)" = "682 683 1365 1366" ] || fail "of 4,096 buckets shares of 1, 1, 2, 2 of 6 are $(echo $of)"
+    settings again $on device.ranks=3 parallel.zero=1 server.count=2
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    same one.hashes again.hashes "the hashes of a run whose servers come and go"
+}
+
 # Of two machines each has the rows of its own rank, and the manifest says where they are.
 rows_of_two_machines() {
     on="model.demand=yes parallel.zero=1"
@@ -337,7 +356,7 @@ model.demand=yes precision.compute=bf16|rows on demand are FP32. Nearest that wo
 model.demand=yes parallel.pipeline=2 device.ranks=2|its first block to its last. Nearest that work: [parallel] pipeline = 1
 model.demand=yes parallel.offload=host|in host memory already. Nearest that work: [parallel] offload = none
 model.demand=yes parallel.balance=auto device.ranks=2|that a run begins with. Nearest that work: [parallel] balance = none
-model.demand=yes server.count=1 parallel.zero=1 device.ranks=2|owned by all ranks alike. Nearest that work: [server] count = 0
+model.demand=yes server.count=1 server.mode=async parallel.zero=1 device.ranks=2|servers that wait for all lanes. Nearest that work: [server] mode = sync
 model.demand=yes outer.islands=2 device.ranks=2|no mean is taken of them. Nearest that work: [outer] islands = 1
 model.demand=yes reduce.compress=int8|few of them anyway. Nearest that work: [reduce] compress = none
 model.demand=yes reduce.order=any|added along the tree of lanes. Nearest that work: [reduce] order = fixed
@@ -383,6 +402,7 @@ try sixteen_bits
 try rows_as_pytorch
 try rows_any_layout
 try rows_killed
+try rows_on_servers
 try rows_of_two_machines
 try rows_of_none
 try rows_resumed

@@ -31,19 +31,22 @@ typedef struct part {
     uint64_t ids[2][B][TABLES], next[B][TABLES];
     tensor in[2];
     fault_list faults;  // that are counted, and never come
+    int cut[LANES + 1];
 } part;
 
-static void open_part(part *p, comm *c, int64_t memory, const char *dir, int64_t *deal, bool turns) {
+static void open_part(part *p, comm *c, int64_t memory, const char *dir, int64_t *deal, bool turns,
+                      const int64_t *weight) {
     *p = (part){.net.table = {.tables = TABLES, .width = D, .bound = 0.1f}};
     p->t = (train_state){.net = &p->net, .ranks = c, .all = c, .turns = turns};
     p->t.o = (state_options){.lanes = LANES, .micros = MICROS, .deal = deal, .training = true};
     RUNS(fault_parse(&p->faults, "spill_read@1000000000"));
-    int first = row_first_bucket(c->rank, c->world), end = row_first_bucket(c->rank + 1, c->world);
+    row_cuts(p->cut, c->world, weight);
+    p->t.row_cut = p->cut;
     RUNS(row_table_open(&p->t.rows, &(row_options){.width = D,
                                                    .seed = 3,
                                                    .bound = 0.1f,
-                                                   .first = first,
-                                                   .buckets = end - first,
+                                                   .first = p->cut[c->rank],
+                                                   .buckets = p->cut[c->rank + 1] - p->cut[c->rank],
                                                    .memory = memory,
                                                    .dir = dir,
                                                    .number = c->rank,
@@ -164,7 +167,7 @@ static void one_step(part *p, int step, values seen[LANES][MICROS], long *ahead,
 
 typedef struct share {
     const char *dir;
-    int64_t *deal;  // lanes of each rank; NULL: as equal as they can be
+    int64_t *deal, *weight;  // lanes of each rank, and how many rows it owns beside the others; NULL: all alike
     int steps;
     bool turns;  // ... and one after the other, in place of ranges
 } share;
@@ -176,8 +179,8 @@ static void same_values(comm *c, void *ctx) {
     comm *self;
     long ahead = 0, late = 0, coldest = 0;
     RUNS(comm_self_open(&self));
-    open_part(&all, self, 0, NULL, NULL, false);
-    open_part(&p, c, 600 / c->world * row_table_frame_bytes(D), o->dir, o->deal, o->turns);
+    open_part(&all, self, 0, NULL, NULL, false, NULL);
+    open_part(&p, c, 600 / c->world * row_table_frame_bytes(D), o->dir, o->deal, o->turns, o->weight);
     for (int step = 0; step < o->steps; step++) {
         one_step_alone(&all, step, seen);
         one_step(&p, step, seen, &ahead, &late);
@@ -194,7 +197,7 @@ static void same_values(comm *c, void *ctx) {
 static void every_micro_batch_gets_the_rows_of_one_rank(void **state) {
     place *p = *state;
     const layout near1 = NEAR(1), *const worlds[] = {&near1, &near2, &near3, &near4};
-    share o = {p->dir, NULL, STEPS, false};
+    share o = {p->dir, NULL, NULL, STEPS, false};
     for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++) run_ranks(worlds[k], 60, same_values, &o, 0);
 }
 
@@ -206,13 +209,28 @@ static void any_deal_of_lanes_has_the_rows_of_one_rank(void **state) {
         int64_t deal[4];
     } of[] = {{&near2, {1, 3}}, {&near2, {0, 4}}, {&near3, {1, 2, 1}}, {&near3, {3, 0, 1}}, {&near4, {0, 2, 2, 0}}};
     for (size_t k = 0; k < 2 * sizeof of / sizeof *of; k++)
-        run_ranks(of[k / 2].world, 60, same_values, &(share){p->dir, of[k / 2].deal, 12, k % 2}, 0);
+        run_ranks(of[k / 2].world, 60, same_values, &(share){p->dir, of[k / 2].deal, NULL, 12, k % 2}, 0);
+}
+
+// Servers have rows and no lanes, and others no rows, or few.
+static void servers_have_the_rows_of_one_rank(void **state) {
+    place *p = *state;
+    static struct {
+        const layout *world;
+        int64_t deal[4], weight[4];
+    } of[] = {{&near2, {4, 0}, {0, 1}},
+              {&near3, {3, 1, 0}, {0, 0, 7}},
+              {&near4, {1, 3, 0, 0}, {1, 1, 4, 4}},
+              {&near4, {0, 4, 0, 0}, {0, 0, 1, 1}}};
+    for (size_t k = 0; k < 2 * sizeof of / sizeof *of; k++)
+        run_ranks(of[k / 2].world, 60, same_values, &(share){p->dir, of[k / 2].deal, of[k / 2].weight, 12, k % 2}, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_micro_batch_gets_the_rows_of_one_rank, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(any_deal_of_lanes_has_the_rows_of_one_rank, place_enter, place_leave),
+        cmocka_unit_test_setup_teardown(servers_have_the_rows_of_one_rank, place_enter, place_leave),
     };
     return cmocka_run_group_tests_name("step_rows", tests, NULL, NULL);
 }

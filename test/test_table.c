@@ -13,8 +13,30 @@ static void test_a_key_has_its_id(void **state) {
     for (size_t i = 0; i < sizeof id / sizeof *id; i++)
         for (uint64_t table = 0; table < 64; table += 9) assert_true(row_id(row_key_of(table, id[i])) == id[i]);
     assert_true(row_key_of(0, 5).point != row_key_of(1, 5).point);  // the same id elsewhere has another owner
-    for (int r = 0, end = 0; r < 7; r++, end = row_first_bucket(r, 7)) assert_true(row_first_bucket(r, 7) == end);
-    assert_true(row_first_bucket(7, 7) == ROW_BUCKETS && row_first_bucket(1, 3) == 1365);
+}
+
+// To each owner as many as its weight says, to within one; to one of weight 0 none.
+static void test_buckets_are_dealt_by_weight(void **state) {
+    (void)state;
+    enum { MOST = 1024 };
+    static const int64_t uneven[] = {0, 1, 0, 3, 65536 * 9, 65536 * 9, 0};
+    static int cut[MOST + 1];
+    int64_t weight[MOST], all = 0;
+    for (int world = 1; world <= MOST; world += 93) {
+        row_cuts(cut, world, NULL);
+        assert_true(cut[0] == 0 && cut[world] == ROW_BUCKETS);
+        for (int r = 0; r < world; r++) assert_true(abs(cut[r + 1] - cut[r] - ROW_BUCKETS / world) <= 1);
+    }
+    row_cuts(cut, 3, NULL);
+    assert_true(cut[1] == 1365 && cut[2] == 2730);
+    row_cuts(cut, 4, uneven);
+    assert_true(cut[1] == 0 && cut[2] == 1024 && cut[3] == 1024 && cut[4] == ROW_BUCKETS);
+    row_cuts(cut, 7, uneven);  // the first four have hardly any
+    assert_true(cut[4] == 0 && cut[5] == ROW_BUCKETS / 2 && cut[6] == ROW_BUCKETS && cut[7] == ROW_BUCKETS);
+    for (int r = 0; r < MOST; r++) weight[r] = r % 5 ? 32768 : 65536, all += weight[r];
+    row_cuts(cut, MOST, weight);
+    for (int r = 0; r < MOST; r++)
+        assert_true(fabs(cut[r + 1] - cut[r] - (double)ROW_BUCKETS * (double)weight[r] / (double)all) < 1);
 }
 
 // Of ids with few different ones, of many tables: against a sort of all pairs.
@@ -294,7 +316,7 @@ static void test_owners_have_their_buckets(void **state) {
     assert_true(row_table_update(all, &b->list, &by) == ERR_OK);
     for (int r = 0; r < OWNERS; r++) {
         row_options o = usual;
-        o.first = row_first_bucket(r, OWNERS), o.buckets = row_first_bucket(r + 1, OWNERS) - o.first;
+        o.first = first_bucket(r, OWNERS), o.buckets = first_bucket(r + 1, OWNERS) - o.first;
         part[r] = open_table(&o);
         int64_t from = row_lower(b->list.key, b->list.n, o.first),
                 to = row_lower(b->list.key, b->list.n, o.first + o.buckets);
@@ -304,7 +326,7 @@ static void test_owners_have_their_buckets(void **state) {
     for (int bucket = 0; bucket < ROW_BUCKETS; bucket += 37) {
         row_walk w, p = {0};
         int r = 0;
-        while (bucket >= row_first_bucket(r + 1, OWNERS)) r++;
+        while (bucket >= first_bucket(r + 1, OWNERS)) r++;
         row_table_begin(all, bucket, &w);
         row_table_begin(part[r], bucket, &p);
         bool some = false;
@@ -356,6 +378,7 @@ static void test_initial_values(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_key_has_its_id),
+        cmocka_unit_test(test_buckets_are_dealt_by_weight),
         cmocka_unit_test(test_unique_keys_are_sorted),
         cmocka_unit_test(test_tables_share_points),
         cmocka_unit_test(test_tables_share_many_points),

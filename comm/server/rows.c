@@ -18,6 +18,15 @@ uint64_t row_id(row_key k) {
     return undo_shift(z, 30) - 0x9e3779b97f4a7c15u - k.table * 0x9e3779b97f4a7c15u;
 }
 
+void row_cuts(int *cut, int world, const int64_t *weight) {
+    int64_t all = 0, sum = 0;
+    for (int r = 0; r < world; r++) all += weight ? weight[r] : 1;
+    for (int r = 0; r <= world; r++) {
+        cut[r] = (int)((int64_t)ROW_BUCKETS * sum / all);
+        if (r < world) sum += weight ? weight[r] : 1;
+    }
+}
+
 int64_t row_lower(const row_key *key, int64_t n, int bucket) {
     int64_t low = 0, high = n;
     while (low < high) {

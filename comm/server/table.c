@@ -94,7 +94,7 @@ static size_t index_bytes(const row_index *x) { return (size_t)x->slots * sizeof
 
 static err_t open_index(row_index *x, int64_t homes, int buckets) {
     *x = (row_index){.homes = homes, .most = homes / 8 * 5, .slots = homes + homes / 8 * 5 + 1};
-    x->scale = (uint64_t)homes * ROW_BUCKETS / (uint64_t)buckets;
+    x->scale = (uint64_t)homes * ROW_BUCKETS / (uint64_t)(buckets ? buckets : 1);
     x->slot = reserve(index_bytes(x));
     return x->slot
                ? ERR_OK
@@ -473,7 +473,7 @@ static err_t open_parts(row_table *t) {
 err_t row_table_open(row_table **out, const row_options *o) {
     row_table *t = *out = calloc(1, sizeof *t);
     if (!t) return err_set(ERR_INTERNAL, "no memory for a table");
-    assert(o->width > 0 && o->first >= 0 && o->buckets > 0 && o->first + o->buckets <= ROW_BUCKETS);
+    assert(o->width > 0 && o->first >= 0 && o->buckets >= 0 && o->first + o->buckets <= ROW_BUCKETS);
     t->o = *o;
     t->base = (uint64_t)o->first << ROW_BUCKET_SHIFT;
     t->frames = ROWS_MOST;

@@ -42,7 +42,7 @@ typedef struct row_options {
     int64_t width;  // of a row
     uint64_t seed;
     float bound;         // initial values are within it
-    int first, buckets;  // whose rows it has
+    int first, buckets;  // whose rows it has; of a rank that owns none: 0 buckets
     int64_t memory;      // bytes for rows, the index not counted; 0: for all of them, and nothing below
     const char *dir;     // of the file
     int number;          // of the rank, for the file's name

@@ -28,6 +28,7 @@ DEALS
 some_rows() {
     cat <<'DEALS'
 3.1 3 parallel.zero=1 reduce.bucket_mb=0.001 'parallel.deal=1 2 1'
+1-server 3 parallel.zero=1 server.count=1
 DEALS
     [ -z "${cold:-}" ] || cat <<'DEALS'
 cold 1 model.demand_mb=0.001 log.prom_file=on-cold.prom
@@ -45,8 +46,11 @@ portable 1 device.simd=portable device.threads=2
 idle 3 'parallel.deal=1 0 3'
 as-dealt 3 parallel.zero=1
 turns 3 parallel.zero=2 'parallel.deal=3 1 0'
+2-servers 4 parallel.zero=3 server.count=2
+4-servers 6 parallel.zero=2 server.count=4 server.weight=0.5
 DEALS
     [ -z "${cold:-}" ] || cat <<'DEALS'
+servers-cold 4 model.demand_mb=0.002 parallel.zero=1 server.count=2 server.weight=0.1
 2-cold 2 model.demand_mb=0.004 parallel.zero=1
 idle-cold 3 model.demand_mb=0.002 'parallel.deal=1 0 3'
 turns-cold 3 model.demand_mb=0.01 parallel.zero=2 'parallel.deal=3 1 0'

@@ -13,6 +13,13 @@ enum { D = 5, TABLES = 3 };
 
 static const row_options usual = {.width = D, .seed = 9, .bound = 0.25f, .first = 0, .buckets = ROW_BUCKETS};
 
+// The first bucket of a rank's, where all own as many.
+static inline int first_bucket(int rank, int world) {
+    int cut[world + 1];
+    row_cuts(cut, world, NULL);
+    return cut[rank];
+}
+
 static inline uint32_t draw(uint32_t a, uint32_t b) {
     uint32_t x[4];
     philox4x32(x, 77, a, b, 0, 0);

@@ -98,8 +98,7 @@ static err_t digest_changed(row_table *t, row_digests *x) {
 
 static err_t gather_digests(const ckpt_state *s) {
     size_t cut[ckpt_world(s) + 1];
-    for (int r = 0; r <= ckpt_world(s); r++)
-        cut[r] = (size_t)row_first_bucket(r, ckpt_world(s)) * sizeof *s->row_digests->of;
+    for (int r = 0; r <= ckpt_world(s); r++) cut[r] = (size_t)s->row_cut[r] * sizeof *s->row_digests->of;
     return ckpt_alone(s) ? ERR_OK : ckpt_all_gather(s, s->row_digests->of, cut);
 }
 
@@ -127,9 +126,8 @@ err_t ckpt_rows_describe(manifest *m, const ckpt_state *s) {
         *f = (manifest_file){.kind = FILE_TABLE, .rank = r};
         manifest_file_name(f->name, FILE_TABLE, r, m->world, false);
         snprintf(f->host, sizeof f->host, "%s", ckpt_alone(s) ? "localhost" : s->ranks->place[r].host);
-        int first = row_first_bucket(r, m->world);
         x->part[x->parts++] = (manifest_rows_part){
-            .file = m->files++, .first = first, .buckets = row_first_bucket(r + 1, m->world) - first, .rows = rows};
+            .file = m->files++, .first = s->row_cut[r], .buckets = s->row_cut[r + 1] - s->row_cut[r], .rows = rows};
         x->rows += rows;
     }
     free(all), free(cut);

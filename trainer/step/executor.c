@@ -108,11 +108,11 @@ static err_t have(run *x, const action *a) {
     return ERR_OK;
 }
 
-// What is not loaded yet is not waited for: its rows are read when they are fetched.
+// What is not loaded yet is not waited for: its rows are read when they are fetched. A server loads nothing.
 static err_t look_ahead(const run *x, const action *a) {
     step_runner *r = x->r;
     batch next;
-    bool here = loader_peek(x->data, &next);
+    bool here = x->data && loader_peek(x->data, &next);
     r->rows.next = here ? next.in[r->net->table.input] : NULL;
     return parallel_ahead(&r->together, a->input_slot, here ? r->cfg->resolved.micro : 0);
 }

@@ -103,7 +103,7 @@ err_t step_rows_open(step_rows *x, const train_state *t, comm *ranks, int64_t mi
     const model_table *of = &t->net->table;
     *x = (step_rows){0};
     if (!of->width) return ERR_OK;
-    *x = (step_rows){.of = of, .table = &t->rows, .ranks = ranks, .most = micro * of->tables};
+    *x = (step_rows){.of = of, .table = &t->rows, .ranks = ranks, .cut = t->row_cut, .most = micro * of->tables};
     // lanes that are coded, several of them in a turn, are refused with such rows
     x->lanes = (lane_table){.lanes = t->o.lanes, .world = t->ranks->world, .turns = t->turns, .count = t->o.deal};
     for (rows_set *k = x->set; k < x->set + 2; k++) {
@@ -171,7 +171,7 @@ static err_t ask_owners(step_rows *x, const rows_set *k, int64_t *cut, int64_t *
     const int world = c->world;
     int64_t one[world + 1], n[world + 1];
     assert(world > 1);
-    for (int r = 0; r <= world; r++) cut[r] = row_lower(k->key.data, k->keys, row_first_bucket(r, world)), one[r] = r;
+    for (int r = 0; r <= world; r++) cut[r] = row_lower(k->key.data, k->keys, x->cut[r]), one[r] = r;
     for (int r = 0; r < world; r++) n[r] = cut[r + 1] - cut[r];
     TRY(exchange(x, n, one, ask, one, sizeof *n, s));
     begins(ask, world, c->rank);
@@ -247,8 +247,7 @@ static err_t count_rows(step_rows *x, int64_t *mine, int64_t *theirs, stream *s)
     for (int r = 0; r < c->world; r++)
         for (int64_t k = 0; k < left; k++) {
             row_list list = list_at(x, &x->own, &x->own.span[k]);
-            mine[r * left + k] = row_lower(list.key, list.n, row_first_bucket(r + 1, c->world)) -
-                                 row_lower(list.key, list.n, row_first_bucket(r, c->world));
+            mine[r * left + k] = row_lower(list.key, list.n, x->cut[r + 1]) - row_lower(list.key, list.n, x->cut[r]);
         }
     memcpy(theirs + x->left_at[c->rank], mine + c->rank * left, (size_t)left * sizeof *mine);
     return exchange(x, mine, send, theirs, x->left_at, sizeof *mine, s);
@@ -272,8 +271,7 @@ static void add_list(comm_part *part, int *n, int peer, const step_rows *x, cons
 // The owner's part of one of this rank's lists.
 static row_list part_of(const step_rows *x, int64_t span, int owner) {
     row_list list = list_at(x, &x->own, &x->own.span[span]);
-    int64_t from = row_lower(list.key, list.n, row_first_bucket(owner, x->ranks->world)),
-            to = row_lower(list.key, list.n, row_first_bucket(owner + 1, x->ranks->world));
+    int64_t from = row_lower(list.key, list.n, x->cut[owner]), to = row_lower(list.key, list.n, x->cut[owner + 1]);
     return (row_list){to - from, list.key + from, list.row + from * width(x)};
 }
 

@@ -419,6 +419,17 @@ static bool joins_tied(const train_state *t) {
     return state_codes(t) || (t->ranks->world == 1 && o->lanes == 1 && o->micros == 1 && o->tokens.of <= 1);
 }
 
+// Rows on demand: of each rank as many as of the rest of the state; without servers all ranks own some, whatever else
+// they share.
+static err_t share_rows(train_state *t) {
+    int world = t->all->world;
+    if (!t->net->table.width) return ERR_OK;
+    t->row_cut = calloc((size_t)world + 1, sizeof *t->row_cut);
+    if (!t->row_cut) return err_set(ERR_INTERNAL, "no memory for the rows of %d ranks", world);
+    row_cuts(t->row_cut, world, t->ranks->world == world ? t->o.weight : NULL);
+    return ERR_OK;
+}
+
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
     *t = (train_state){.net = net,
                        .dev = dev,
@@ -435,6 +446,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
         o->training ? optimizer_arrays(o->optimizer, o->keys) + state_steps_outer(t) + state_apart_arrays(t) : 0;
     t->scalars = o->training ? optimizer_scalars(o->optimizer, o->keys) : 0;
     TRY(allocate_tables(t));
+    TRY(share_rows(t));
     TRY(row_rules_open(&t->rule, net, o->keys));
     TRY(zero_open(&t->zero, net,
                   &(zero_options){.rank = ranks->rank,
@@ -462,16 +474,15 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
 
 size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.bytes; }
 
-// All ranks own some, whatever else they share.
 static err_t open_rows_on_demand(train_state *t) {
     const model_table *of = &t->net->table;
-    int rank = t->all->rank, first = row_first_bucket(rank, t->all->world);
+    int rank = t->all->rank;
     if (!of->width) return ERR_OK;
     return row_table_open(&t->rows, &(row_options){.width = of->width,
                                                    .seed = t->o.seed,
                                                    .bound = of->bound,
-                                                   .first = first,
-                                                   .buckets = row_first_bucket(rank + 1, t->all->world) - first,
+                                                   .first = t->row_cut[rank],
+                                                   .buckets = t->row_cut[rank + 1] - t->row_cut[rank],
                                                    .memory = t->o.rows_memory,
                                                    .dir = t->o.spilled.dir,
                                                    .number = rank,
@@ -519,7 +530,7 @@ void state_close(train_state *t) {
         free(t->rule), muon_close(&t->muon), free(t->residual_name), free(t->velocity), free(t->velocity_mirror),
         free(t->island_name), free(t->reduction);
     packed_close(&t->packed);
-    row_table_close(t->rows);
+    row_table_close(t->rows), free(t->row_cut);
     *t = (train_state){0};
 }
 

@@ -112,6 +112,7 @@ typedef struct train_state {
     bool mean_is_shown;
     frozen frozen;    // rows that are in no store
     row_table *rows;  // this rank's of those that are made on demand; NULL: the model has none
+    int *row_cut;     // [ranks + 1] which of them each rank owns (comm/server/rows.h)
     row_rule *rule;   // [params]
     muon_room muon;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload

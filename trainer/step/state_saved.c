@@ -215,7 +215,7 @@ err_t state_link(train_state *t) {
         optimizer_scalar x = state_scalar(t, k);
         if (!x.follows) c->scalar[c->scalars++] = (ckpt_scalar){x.name, &t->scalar[k].value};
     }
-    c->rows = t->rows, c->rows_name = t->net->table.name;
+    c->rows = t->rows, c->row_cut = t->row_cut, c->rows_name = t->net->table.name;
     c->ranks = t->all;
     c->s = t->s;
     for (int i = 0; i < n; i++) {
