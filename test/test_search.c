@@ -188,14 +188,19 @@ static void layouts_work_as_settings(void **state) {
 // rules and make the layout that was found.
 static void lines_take_back_what_was_of_another_layout(void **state) {
     (void)state;
-    static const char *const own[] = {"deal = 2,2,4,8\n", "pipeline = 2\nstages = 3 5\ndeal = 7,9\n",
+    static const char *const own[] = {"deal = 2,2,4,8\n",
+                                      "pipeline = 2\nstages = 3 5\ndeal = 7,9\n",
                                       "pipeline = 2\nschedule = interleaved\nchunks = 2\nstages = 1 2 3 2\n",
-                                      "pipeline = 2\nschedule = zb-v\nchunks = 2\n"};
+                                      "pipeline = 2\nschedule = zb-v\nchunks = 2\n",
+                                      "token_slices = 2\ncontext = 2\nzero = 2\n",
+                                      "tensor = 2\nsequence = yes\nrecompute = block\n",
+                                      "pipeline = 2\ndata = 2\nzero = 1\noffload = host\n"};
     char *dir = rank_dir(), more[256], lines[SEARCH_LINES];
     costs k;
     plan_world w;
     search_result *r = malloc(sizeof *r);
     table_of(&k, 1e9, 1);
+    k.host_link = k.host_copy = (costs_figure){1e10, 0.1};
     world_of(&w, "1x4");
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         config c, pasted;
@@ -209,7 +214,13 @@ static void lines_take_back_what_was_of_another_layout(void **state) {
             others += f->is.pipeline != c.parallel.pipeline;
             rank_config(&pasted, dir, more, search_lines(&c, f, lines));
             OK(config_fits(&pasted, w.world));
+            grid g = config_grid(&pasted, w.world);
+            assert_true(g.tensor == f->is.tensor && g.pipeline == f->is.pipeline && g.data == f->is.data);
+            assert_true(grid_context(&g) == f->is.context && (int)pasted.parallel.zero == f->is.zero);
+            assert_true(pasted.parallel.recompute == f->is.recompute && pasted.parallel.offload == f->is.offload);
+            assert_true(f->is.tensor == 1 || pasted.parallel.sequence == f->is.sequence);
             if (f->is.pipeline > 1) assert_int_equal(config_chunks(&pasted), f->is.chunks);
+            if (f->is.pipeline > 1) assert_int_equal(pasted.parallel.schedule, f->is.schedule);
             assert_string_equal(pasted.parallel.stages, f->stages);
             assert_string_equal(pasted.parallel.deal, f->given ? c.parallel.deal : "");
         }
