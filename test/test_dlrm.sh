@@ -120,6 +120,10 @@ rows_on_servers() {
     on="model.demand=yes schedule.decay_steps=4 schedule.warmup=1"
     trained one $on
     least=2 trained again $on run.steps=1 device.ranks=3 parallel.zero=1 server.count=1
+    for weight in "0 servers" "0.5 ranks by \[server\] weight"; do
+        "$bin" plan base.ini again.ini -o server.weight="${weight%% *}" | grep -q "^rows .* divided among the ${weight#* };" ||
+            fail "plan: who owns rows with a weight of ${weight%% *}"
+    done
     ls runs/again/ckpt/step-00000001 | grep -c '^table' | grep -qx 1 || fail "one server: $(ls runs/again/ckpt/*)"
     settings again $on run.steps=2 device.ranks=2 parallel.zero=2
     expect 0 timeout 100 "$bin" base.ini again.ini

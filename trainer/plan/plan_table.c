@@ -334,13 +334,14 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
 static void print_rows(FILE *out, const config *c, const model_table *t) {
     if (!t->width) return;
     int64_t row = 4 * (t->width + 1), key = (int64_t)sizeof(row_key), most = c->batch.global * t->tables;
+    const char *owners = !c->server.count ? "ranks" : c->server.weight > 0 ? "ranks by [server] weight" : "servers";
     fprintf(out,
             "rows    on demand: %" PRId64 " bytes each, and %" PRId64 " to %" PRId64
-            " of index, divided among the ranks; beside the memory below\n"
+            " of index, divided among the %s; beside the memory below\n"
             "        a step names %" PRId64 " at most: %" PRId64
             " bytes of one that is another rank's, beside the traffic "
             "below\n",
-            row, key * 8 / 5, key * 16 / 5, most, 2 * (key + 4 * t->width));
+            row, key * 8 / 5, key * 16 / 5, owners, most, 2 * (key + 4 * t->width));
     if (c->model.demand_mb > 0)
         fprintf(out,
                 "        a rank has %.0f bytes of them in memory, at most %.0f rows; the others, of %" PRId64
