@@ -24,6 +24,8 @@ typedef struct saved {
     float row[ROWS][D], sum[ROWS];
 } saved;
 
+static const int all_buckets[] = {0, ROW_BUCKETS};  // of one rank
+
 // The first bucket of a rank's, where all own as many.
 static int first_bucket(int rank, int world) {
     int cut[world + 1];
@@ -61,8 +63,8 @@ static saved *save(place *p) {
     saved *x = calloc(1, sizeof *x);
     row_walk w;
     x->table = open_table(0, 1);
-    static const int all[] = {0, ROW_BUCKETS};
-    x->state = (ckpt_state){.rows = x->table, .row_cut = all, .rows_name = "tables", .row_digests = row_digests_open()};
+    x->state = (ckpt_state){
+        .rows = x->table, .row_cut = all_buckets, .rows_name = "tables", .row_digests = row_digests_open()};
     update(x->table, 0, ROWS);
     describe(x);
     snprintf(x->path, sizeof x->path, "%s", at(p, "table.safetensors"));
@@ -268,8 +270,8 @@ static void test_each_piece_is_a_beat(void **state) {
     saved *x = calloc(1, sizeof *x);
     int beats = 0;
     x->table = open_table(0, 1);
-    static const int all[] = {0, ROW_BUCKETS};
-    x->state = (ckpt_state){.rows = x->table, .row_cut = all, .rows_name = "tables", .row_digests = row_digests_open()};
+    x->state = (ckpt_state){
+        .rows = x->table, .row_cut = all_buckets, .rows_name = "tables", .row_digests = row_digests_open()};
     update(x->table, 0, MANY);
     assert_ok(ckpt_rows_digest(&x->state));
     x->m = (manifest){.world = 1, .file = calloc(1, sizeof *x->m.file)};

@@ -190,6 +190,9 @@ static void same_values(comm *c, void *ctx) {
     // where more rows come than in the step before, some find no room
     CHECK(o->deal || (coldest > 0 && ahead > 50 && late < ahead / 2),
           "rank %d: %ld rows were cold, %ld read ahead, %ld late", c->rank, coldest, ahead, late);
+    CHECK(!o->weight || o->weight[c->rank] || (row_table_rows(p.t.rows) == 0 && coldest == 0),
+          "rank %d owns no rows, and has %ld", c->rank, (long)row_table_rows(p.t.rows));
+    CHECK(!o->weight || !o->weight[c->rank] || row_table_rows(p.t.rows) > 0, "rank %d has no rows", c->rank);
     close_part(&p), close_part(&all);
     self->table->close(self);
 }

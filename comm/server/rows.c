@@ -21,6 +21,7 @@ uint64_t row_id(row_key k) {
 void row_cuts(int *cut, int world, const int64_t *weight) {
     int64_t all = 0, sum = 0;
     for (int r = 0; r < world; r++) all += weight ? weight[r] : 1;
+    assert(all > 0);
     for (int r = 0; r <= world; r++) {
         cut[r] = (int)((int64_t)ROW_BUCKETS * sum / all);
         if (r < world) sum += weight ? weight[r] : 1;

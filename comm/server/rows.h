@@ -26,8 +26,8 @@ static inline int row_bucket(row_key k) { return (int)(k.point >> ROW_BUCKET_SHI
 static inline bool row_less(row_key a, row_key b) { return a.point != b.point ? a.point < b.point : a.table < b.table; }
 static inline bool row_equal(row_key a, row_key b) { return a.point == b.point && a.table == b.table; }
 
-// cut [world + 1] (=) where the buckets of each rank begin, and ROW_BUCKETS: as many to each as its weight says, to
-// within one. weight [world]: their sum is above 0; NULL: all as many.
+// cut [world + 1] (=): rank r owns the buckets cut[r] .. cut[r + 1] - 1, as many as its weight says, to within one, and
+// cut[world] is ROW_BUCKETS. weight [world]: their sum is above 0; NULL: all as many.
 void row_cuts(int *cut, int world, const int64_t *weight);
 
 // Rows in order of their keys, each key once.

@@ -94,7 +94,7 @@ static size_t index_bytes(const row_index *x) { return (size_t)x->slots * sizeof
 
 static err_t open_index(row_index *x, int64_t homes, int buckets) {
     *x = (row_index){.homes = homes, .most = homes / 8 * 5, .slots = homes + homes / 8 * 5 + 1};
-    x->scale = (uint64_t)homes * ROW_BUCKETS / (uint64_t)(buckets ? buckets : 1);
+    x->scale = buckets ? (uint64_t)homes * ROW_BUCKETS / (uint64_t)buckets : 0;  // without buckets no key comes
     x->slot = reserve(index_bytes(x));
     return x->slot
                ? ERR_OK

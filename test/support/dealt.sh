@@ -51,6 +51,7 @@ turns 3 parallel.zero=2 'parallel.deal=3 1 0'
 DEALS
     [ -z "${cold:-}" ] || cat <<'DEALS'
 servers-cold 4 model.demand_mb=0.002 parallel.zero=1 server.count=2 server.weight=0.1
+server-cold 3 model.demand_mb=0.002 parallel.zero=2 server.count=1
 2-cold 2 model.demand_mb=0.004 parallel.zero=1
 idle-cold 3 model.demand_mb=0.002 'parallel.deal=1 0 3'
 turns-cold 3 model.demand_mb=0.01 parallel.zero=2 'parallel.deal=3 1 0'

@@ -135,7 +135,7 @@ typedef struct ckpt_state {
     int scalars;
     ckpt_scalar *scalar;              // [scalars], as groups
     struct row_table *rows;           // this rank's of those that are made on demand (rows.h); NULL: there are none
-    const int *row_cut;               // [ranks + 1] where each rank's buckets begin
+    const int *row_cut;               // [ranks + 1] as row_cuts (comm/server/rows.h)
     const char *rows_name;            // of their tables
     struct row_digests *row_digests;  // of ckpt_prepare
     comm *ranks;                      // NULL: alone

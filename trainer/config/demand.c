@@ -1,5 +1,5 @@
 // trainer/config/demand.c: the rules of a model whose tables have rows on demand ([model] demand): they are in the
-// memory of CPUs, divided among all ranks by their ids, and no tensors of the run, so what works on those leaves them
+// memory of CPUs, divided among ranks by their ids, and no tensors of the run, so what works on those leaves them
 // out.
 #include "trainer/config/judge.h"
 

@@ -66,8 +66,7 @@ static void count_memory(const session *x, plan_rank *p) {
     p->disk_reads = state_has_rows(t) ? 2 : 1;
     p->ring = x->ring_bytes;
     p->snapshots = (size_t)session_snapshots(x);
-    const int *cut = t->row_cut;
-    p->rows = cut && cut[t->all->rank + 1] > cut[t->all->rank] ? (size_t)t->o.rows_memory : 0;
+    p->rows = (size_t)state_rows_memory(t);
     p->tied = aligned(&t->copy) + aligned(&t->use);
     p->whole = t->shards.gradients && t->slab;
     p->on_gpu = device_about(x->dev)->kind == DEVICE_CUDA;

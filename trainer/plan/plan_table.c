@@ -330,24 +330,29 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
 
 // --- the whole -------------------------------------------------------------------------------------------------------
 
+static const char *owners_of(const config *c) {
+    if (!c->server.count) return "ranks";
+    return c->server.weight > 0 ? "ranks by [server] weight" : "servers";
+}
+
 // Rows on demand are in no arena, and how many a step names depends on the ids: what one takes, and the most of them.
 static void print_rows(FILE *out, const config *c, const model_table *t) {
     if (!t->width) return;
     int64_t row = 4 * (t->width + 1), key = (int64_t)sizeof(row_key), most = c->batch.global * t->tables;
-    const char *owners = !c->server.count ? "ranks" : c->server.weight > 0 ? "ranks by [server] weight" : "servers";
     fprintf(out,
             "rows    on demand: %" PRId64 " bytes each, and %" PRId64 " to %" PRId64
             " of index, divided among the %s; beside the memory below\n"
             "        a step names %" PRId64 " at most: %" PRId64
             " bytes of one that is another rank's, beside the traffic "
             "below\n",
-            row, key * 8 / 5, key * 16 / 5, owners, most, 2 * (key + 4 * t->width));
+            row, key * 8 / 5, key * 16 / 5, owners_of(c), most, 2 * (key + 4 * t->width));
     if (c->model.demand_mb > 0)
         fprintf(out,
-                "        a rank has %.0f bytes of them in memory, at most %.0f rows; the others, of %" PRId64
+                "        %s has %.0f bytes of them in memory, at most %.0f rows; the others, of %" PRId64
                 " bytes each, are in a file in %s\n",
-                1e6 * c->model.demand_mb, 1e6 * c->model.demand_mb / (double)row_table_frame_bytes(t->width),
-                cold_slot_bytes(t->width), *c->parallel.offload_dir ? c->parallel.offload_dir : "the run's directory");
+                c->server.count && !c->server.weight ? "a server" : "a rank", 1e6 * c->model.demand_mb,
+                1e6 * c->model.demand_mb / (double)row_table_frame_bytes(t->width), cold_slot_bytes(t->width),
+                *c->parallel.offload_dir ? c->parallel.offload_dir : "the run's directory");
 }
 
 // How large the model is, and what a step reads.

@@ -409,7 +409,7 @@ err_t session_enter(session *x, const launch *at) {
     TRY(plan_tensors(x));
     TRY(memory_fits(x->ranks, x->s, x->dev, (int64_t)(x->state.memory.bytes + x->runner.memory.bytes),
                     (int64_t)(x->state.host.bytes + x->runner.staging.bytes) + session_snapshots(x) +
-                        x->state.o.rows_memory));
+                        state_rows_memory(&x->state)));
     TRY(memory_advise(state_commit(&x->state)));
     TRY(memory_advise(step_commit(&x->runner)));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));

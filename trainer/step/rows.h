@@ -1,4 +1,4 @@
-// trainer/step/rows.h: rows on demand in a step. Each rank owns those of some buckets (comm/server/rows.h): all as
+// trainer/step/rows.h: rows on demand in a step. A rank owns those of some buckets, or of none (row_cuts): all ranks as
 // many, or servers more than others, as of the rest of the state ([server] weight).
 //
 //   FETCH    a micro-batch's ids -> its keys, sorted, each once -> their owners, who look -> their rows. Beside the
@@ -57,7 +57,7 @@ typedef struct step_rows {
     const model_table *of;  // NULL: there are none, and nothing below
     row_table *const *table;
     comm *ranks;
-    const int *cut;  // [world + 1] where each rank's buckets begin
+    const int *cut;  // [world + 1] as row_cuts
     lane_table lanes;
     int64_t most;  // ids of a micro-batch
     rows_set set[2];

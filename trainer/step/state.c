@@ -4,6 +4,7 @@
 
 #include "base/philox.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -419,15 +420,21 @@ static bool joins_tied(const train_state *t) {
     return state_codes(t) || (t->ranks->world == 1 && o->lanes == 1 && o->micros == 1 && o->tokens.of <= 1);
 }
 
-// Rows on demand: of each rank as many as of the rest of the state; without servers all ranks own some, whatever else
-// they share.
+// A rank owns the same share of rows on demand as of the rest of the state. All ranks of such a run are one data group,
+// since rules refuse what divides its model.
 static err_t share_rows(train_state *t) {
     int world = t->all->world;
     if (!t->net->table.width) return ERR_OK;
     t->row_cut = calloc((size_t)world + 1, sizeof *t->row_cut);
     if (!t->row_cut) return err_set(ERR_INTERNAL, "no memory for the rows of %d ranks", world);
-    row_cuts(t->row_cut, world, t->ranks->world == world ? t->o.weight : NULL);
+    assert(t->ranks->world == world);
+    row_cuts(t->row_cut, world, t->o.weight);
     return ERR_OK;
+}
+
+int64_t state_rows_memory(const train_state *t) {
+    const int *own = t->row_cut ? t->row_cut + t->all->rank : NULL;
+    return own && own[1] > own[0] ? t->o.rows_memory : 0;
 }
 
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
@@ -483,7 +490,7 @@ static err_t open_rows_on_demand(train_state *t) {
                                                    .bound = of->bound,
                                                    .first = t->row_cut[rank],
                                                    .buckets = t->row_cut[rank + 1] - t->row_cut[rank],
-                                                   .memory = t->o.rows_memory,
+                                                   .memory = state_rows_memory(t),
                                                    .dir = t->o.spilled.dir,
                                                    .number = rank,
                                                    .faults = t->o.spilled.faults});

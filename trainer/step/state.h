@@ -112,7 +112,7 @@ typedef struct train_state {
     bool mean_is_shown;
     frozen frozen;    // rows that are in no store
     row_table *rows;  // this rank's of those that are made on demand; NULL: the model has none
-    int *row_cut;     // [ranks + 1] which of them each rank owns (comm/server/rows.h)
+    int *row_cut;     // [ranks + 1] as row_cuts: which buckets each rank owns
     row_rule *rule;   // [params]
     muon_room muon;
     store weights;            // compute type: what a pass reads; the masters themselves in FP32 without offload
@@ -182,8 +182,10 @@ void state_close(train_state *t);
 // Between two steps, where stage 0 or 1 was opened with `moves`: another deal, the same on all ranks. The memory stays.
 err_t state_deal(train_state *t, const int64_t *deal);
 
-// Bytes that state_commit allocates.
+// Bytes that state_commit allocates. Beside them, of rows on demand what the rank may keep in memory; 0: it owns none,
+// or all of them are there.
 size_t state_bytes(const train_state *t);
+int64_t state_rows_memory(const train_state *t);
 
 // Before state_init, in a state that has trained: what the optimizer keeps is as it was at the beginning.
 err_t state_forget(train_state *t);
