@@ -82,6 +82,8 @@ static void work_is_the_slowest_ranks(void **state) {
     close_to("servers have none", guess_step(&x.g, &four, &x.b), 63 * 12);
     four.data = 1;
     assert_int_equal(guess_workers(&x.g, &four), 1);
+    x.c.server.count = 0, x.c.outer.islands = 2;  // each has half of the lanes
+    close_to("islands", guess_step(&x.g, &four, &x.b), 63 * 16);
     close_stage(&x);
     drop_dir(dir);
 }
@@ -96,9 +98,10 @@ static void bytes_go_by_level(void **state) {
                                  "link spine 1e-6 bytes/s 0 us 0 spread\n";
     static const struct {
         const char *world;
-        int tensor, pipeline, data;
-    } of[] = {{"1x4", 1, 1, 4}, {"2x2", 1, 1, 4}, {"4x1", 1, 1, 4}, {"4x1x2", 1, 1, 4},  {"4x2x2", 1, 1, 8},
-              {"2x4", 4, 1, 2}, {"2x4", 2, 1, 4}, {"2x4", 1, 2, 4}, {"8x2x4", 1, 1, 16}, {"8x2x2", 2, 1, 8}};
+        int tensor, pipeline, data, context;
+    } of[] = {{"1x4", 1, 1, 4, 1},    {"2x2", 1, 1, 4, 1},   {"4x1", 1, 1, 4, 1}, {"4x1x2", 1, 1, 4, 1},
+              {"4x2x2", 1, 1, 8, 1},  {"2x4", 4, 1, 2, 1},   {"2x4", 2, 1, 4, 1}, {"2x4", 1, 2, 4, 1},
+              {"8x2x4", 1, 1, 16, 1}, {"8x2x2", 2, 1, 8, 1}, {"2x4", 1, 1, 4, 2}, {"4x2x2", 1, 1, 2, 4}};
     static const double base[] = {1, 1e3, 1e6};
     char *dir = rank_dir();
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -106,11 +109,12 @@ static void bytes_go_by_level(void **state) {
         groups all = {0};
         comm *world;
         open_stage(&x, dir, "[reduce]\nbucket_mb = 1\n", of[i].world, levels, 3, 1200);
-        const grid g = {.tensor = of[i].tensor, .pipeline = of[i].pipeline, .data = of[i].data};
+        const grid g = {
+            .tensor = of[i].tensor, .pipeline = of[i].pipeline, .data = of[i].data, .context = of[i].context};
         OK(plan_comm(&world, &x.w, 0));
         OK(groups_imagine(&all, &g, world));
         const comm *group = all.group[GROUP_DATA];
-        double piece = 1200.0 / of[i].tensor / of[i].pipeline / of[i].data, scatter = 0, gather = 0;
+        double piece = 1200.0 / of[i].tensor / of[i].pipeline / group->world, scatter = 0, gather = 0;
         size_t cut[65];
         for (int r = 0; r <= group->world; r++) cut[r] = (size_t)r * 1000;
         comm_cost sent = cost_all_gather(group, cut);
@@ -121,13 +125,15 @@ static void bytes_go_by_level(void **state) {
             scatter += base[a.rack != b.rack ? 2 : a.node != b.node ? 1 : 0] * 4 * piece;
         }
         for (int zero = 0; zero < 4; zero++) {
-            search_choice is = shape(&x, of[i].tensor, of[i].pipeline, of[i].data);
-            is.zero = zero;
+            search_choice is = shape(&x, of[i].tensor, of[i].pipeline, of[i].data), alone = shape(&x, 1, 1, 1);
+            is.zero = zero, is.context = of[i].context;
+            close_to("a rank alone", guess_step(&x.g, &alone, &x.b), 0);  // between two groups of the same kind
             double turns = zero < 2 ? 1 : 16.0 / of[i].data, gathers = zero < 3 ? 1 : 2 * 16.0 / of[i].data;
             close_to(of[i].world, guess_step(&x.g, &is, &x.b), turns * scatter + gathers * gather);
         }
         x.c.precision.compute = BF16;  // weights are half as large, sums are not
         search_choice is = shape(&x, of[i].tensor, of[i].pipeline, of[i].data);
+        is.context = of[i].context;
         close_to("sums", guess_step(&x.g, &is, &x.b), scatter + gather);
         is.zero = 1;
         close_to("weights", guess_step(&x.g, &is, &x.b), scatter + gather / 2);
@@ -218,12 +224,14 @@ static void messages_are_waited_for(void **state) {
         assert_true(guess_step(&x.g, &is, &x.b) >= 16 * one + of[i].message * (2 * (of[i].pipeline - 1)));
         close_stage(&x);
     }
-    // of two pipelines whose stages are a node each, the next stage is in another one
+    // of two pipelines whose stages are a node each, the next stage is in another one; as where ranks share positions
     stage x;
     open_stage(&x, dir, "", "2x2", links, 2, 0);
     x.b.left = 1000;
     search_choice is = shape(&x, 1, 2, 2);
     close_to("beside another pipeline", guess_step(&x.g, &is, &x.b), 100 * (2 + 8 * 1.0));
+    is.data = 1, is.context = 2;
+    close_to("positions", guess_step(&x.g, &is, &x.b), 100 * (2 + 16 * 1.0));
     close_stage(&x);
     drop_dir(dir);
 }

@@ -433,7 +433,10 @@ static double simulate_all(const config *given, const plan_world *w, const costs
         c.parallel.pipeline = pipeline, c.parallel.tensor = tensor, c.parallel.zero = zero;
         c.parallel.schedule = schedules[schedule].kind, c.parallel.chunks = schedules[schedule].chunks;
         c.parallel.sequence = rows, c.parallel.recompute = (recomputation)(i / 576);
-        if (!config_would(&c, w->world) || search_run(r, &c, w, k, &(search_free){.own = true}) != ERR_OK) continue;
+        if (!config_would(&c, w->world)) continue;
+        err_t rc = search_run(r, &c, w, k, &(search_free){.own = true});
+        assert_true(rc == ERR_OK || rc == ERR_CONFIG);
+        if (rc != ERR_OK) continue;
         best = fmin(best, r->at[0].step_s), ++*fit;
     }
     return best;

@@ -36,6 +36,11 @@ int guess_workers(const guesser *g, const search_choice *is) {
     return n > 1 ? n : 1;
 }
 
+// Of an island's, the most of one of its workers.
+static double lanes_of_worker(const guesser *g, const search_choice *is) {
+    return ceil((double)is->lanes / (double)g->c->outer.islands / guess_workers(g, is));
+}
+
 // With offload, of an element: its gradient and weight on the way, 4 + 2 bytes; masters and two moments, read and
 // written, in the host's memory or beside that on the disk.
 static double updating(const guesser *g, const search_choice *is) {
@@ -94,9 +99,11 @@ typedef struct beside {
     double step, micro;
 } beside;
 
-// What is left of a time that goes on beside so much work, of which the calls take a share.
+// What is left of calls that go on beside so much work. Something is always last, and some work comes before the first
+// call: at most so much of either lies beside the other. Where calls take a rank's own time, less does.
 static double left_over(const guesser *g, double sends, double work) {
-    return sends - fmin(0.9 * sends, 0.7 * work) * (1 - fmin(1, g->k->beside.is));
+    const double SENDS = 0.9, WORK = 0.7;
+    return sends - fmin(SENDS * sends, WORK * work) * (1 - fmin(1, g->k->beside.is));
 }
 
 // Of gradients and weights, what is not hidden. Gradients go in buckets beside the backward pass of the last
@@ -107,7 +114,7 @@ static double sharing(guesser *g, const search_choice *is, const block_times *b,
     if (of.all == 1) return 0;
     double values = g->values / is->tensor / is->pipeline, piece = values / of.all;
     double element = (double)dtype_bytes(g->c->precision.compute);
-    double turns = is->zero >= 2 ? ceil(is->lanes / (double)guess_workers(g, is)) : 1;
+    double turns = is->zero >= 2 ? lanes_of_worker(g, is) : 1;
     double buckets = fmax(1, ceil(4 * values / (1e6 * g->c->reduce.bucket_mb)));
     double sums = turns * left_over(g, scatter_time(g, &of, 4 * piece, buckets), 2 * work.micro / 3);
     if (is->zero == 0) return sums + gather_time(g, &of, 4 * piece, 1);
@@ -116,7 +123,7 @@ static double sharing(guesser *g, const search_choice *is, const block_times *b,
     return sums + left_over(g, 2 * micros * gather_time(g, &of, element * piece, blocks), work.step);
 }
 
-// The longest message between two stages that follow each other.
+// Seconds of the slowest message between two stages that follow each other.
 static double hop(const guesser *g, const search_choice *is, const block_times *b) {
     int stride = is->data * is->context * is->tensor;
     double most = 0;
@@ -129,10 +136,10 @@ static double hop(const guesser *g, const search_choice *is, const block_times *
 
 // --- a step ----------------------------------------------------------------------------------------------------------
 
-// How many messages a micro-batch waits for, beside those of the first one's way there and the last one's way back. At
-// 1f1b all p micro-batches on their way are back after 2 (p - 1) messages more than they are worked on; where halves of
-// backward fill the gaps, half of that is left, and each chunk has messages of its own. In simulations of 2 to 8 stages
-// 0.3 to 1.7 times as much was left over.
+// How many messages a micro-batch waits for, beside those of the first one's way there and the last one's way back. A
+// round of 1f1b takes the work of p micro-batches and 2 (p - 1) messages. Where halves of backward fill the gaps, half
+// of these is left, and each chunk has messages of its own. Simulations of 2 to 8 stages waited 0.3 to 1.7 times as
+// long.
 static double waits(const search_choice *is) {
     double way = (is->pipeline - 1) / (double)is->pipeline;
     if (is->schedule == PIPELINE_INTERLEAVED) return 1.25 * is->chunks * way;
@@ -152,17 +159,16 @@ static double pipeline_time(const guesser *g, const search_choice *is, const blo
 
 double guess_step(guesser *g, const search_choice *is, const block_times *b) {
     int cut[is->pipeline * is->chunks + 1];
-    double lanes = ceil((double)is->lanes / guess_workers(g, is)),
-           micros = lanes * (double)(g->c->batch.global / is->lanes / is->micro);
+    double micros = lanes_of_worker(g, is) * (double)(g->c->batch.global / is->lanes / is->micro);
     double one = guess_slowest_rank(b, is, cut), work = pipeline_time(g, is, b, micros, one);
     return work + updating(g, is) + sharing(g, is, b, micros, (beside){work, one});
 }
 
 double guess_least_bytes(const guesser *g, const search_choice *is) {
-    double values = g->values / is->tensor / is->pipeline, n = is->data * is->context, whole = values,
+    double values = g->values / is->tensor / is->pipeline, n = is->data * is->context,
            element = (double)dtype_bytes(g->c->precision.compute);
     bool apart = g->c->precision.compute != FP32;
-    double state = is->offload == OFFLOAD_NONE ? 12 * whole / (is->zero >= 1 ? n : 1) : 0;
-    return state + (apart || is->zero >= 1 ? element * whole / (is->zero == 3 ? n : 1) : 0) +
-           4 * whole / (is->zero >= 2 ? n : 1) * (is->zero >= 2 ? 0.5 : 1);
+    double state = is->offload == OFFLOAD_NONE ? 12 * values / (is->zero >= 1 ? n : 1) : 0;
+    return state + (apart || is->zero >= 1 ? element * values / (is->zero == 3 ? n : 1) : 0) +
+           4 * values / (is->zero >= 2 ? 2 * n : 1);
 }

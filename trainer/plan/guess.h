@@ -14,7 +14,7 @@ typedef struct block_times {
     double left;
 } block_times;
 
-// How many ranks of a group have gradients and weights in common with the first rank: in its node, in its rack, in all.
+// Of the ranks that share gradients and weights with rank 0: how many are in its node, in its rack, in all.
 typedef struct guess_group {
     int stride, node, rack, all;
 } guess_group;
@@ -28,10 +28,10 @@ typedef struct guesser {
     guess_group group;  // the last one that was asked for; {0} before
 } guesser;
 
-// Ranks that share the lanes: not the servers.
+// Ranks of an island that share its lanes: not the servers.
 int guess_workers(const guesser *g, const search_choice *is);
 
-// What the rank with most to do takes for a micro-batch. cut [stages + 1] (=): where the blocks are cut for that.
+// What the rank with most to do takes for a micro-batch. cut [stages + 1] (=): the cuts with which it does least.
 double guess_slowest_rank(const block_times *b, const search_choice *is, int *cut);
 
 // Seconds of a step.

@@ -13,12 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PLANNED = 200, LEADERS = SEARCH_SIMULATED / 2 };  // PLANNED: layouts whose memory is planned, at most
+// Layouts whose memory is planned, at most; and how many ways to divide a model come first, with a layout each.
+enum { PLANNED = 200, LEADERS = SEARCH_SIMULATED / 2 };
 
 typedef struct guess {
     search_choice is;
     double s;
-    bool given, leads;  // leads: of those that divide the model so, it has the least time
+    bool given, leads;  // leads: the first of those that divide the model so, of LEADERS ways (let_lead)
 } guess;
 
 // What blocks take does not depend on the rest of a layout.
@@ -102,17 +103,15 @@ static void leave_others(config *c) {
 }
 
 static err_t take_times(block_times *to, const session *s, const price_blocks *b) {
-    const size_t element = dtype_bytes(s->state.o.compute);
+    const double element = (double)dtype_bytes(s->state.o.compute);
     to->blocks = b->blocks;
     to->forward = calloc((size_t)b->blocks, sizeof *to->forward);
     to->backward = calloc((size_t)b->blocks, sizeof *to->backward);
     if (!to->forward || !to->backward) return err_set(ERR_INTERNAL, "no memory for the times of %d blocks", b->blocks);
-    for (int i = 0; i < b->blocks; i++) {
+    for (int i = 0; i < b->blocks; i++)
         to->forward[i] = seconds(&b->part[PASS_FORWARD][i]), to->backward[i] = seconds(&b->part[PASS_BACKWARD][i]);
-        if (i == b->blocks - 1) break;
-        double left = (double)((size_t)model_left(s->net, i, s->cfg->resolved.micro, 0) * element);
-        to->left = fmax(to->left, left);
-    }
+    for (int i = 0; i < b->blocks - 1; i++)
+        to->left = fmax(to->left, element * (double)model_left(s->net, i, s->cfg->resolved.micro, 0));
     return ERR_OK;
 }
 
@@ -580,7 +579,7 @@ err_t search_walk(const search_found *f, const config *c, const plan_world *w, c
     search_result counts = {0};
     search_found again = {.is = f->is};
     searcher x = {.c = c, .w = w, .k = k, .out = &counts, .tried = malloc(sizeof *x.tried)};
-    x.g.m = machine_of(c, k, ranks_of_node(w));
+    x.g = (guesser){.c = c, .w = w, .k = k, .m = machine_of(c, k, ranks_of_node(w))};
     stage_list *stage = calloc((size_t)f->is.pipeline, sizeof *stage);
     session s = {0};
     bool fits;
