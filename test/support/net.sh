@@ -19,12 +19,13 @@ list=      # of them, as [cluster] nodes has it
 kind=none  # near or far
 pids=      # of what was started on them, in their order
 cable=     # pid of test/support/lossy.c
+crowd=     # pid of test/support/crowd.c
 verb=      # what boot starts; empty: training
 
 # A case's processes and namespaces end with it, a script's when it is interrupted.
 reap() {
-    for each in $pids $pid $cable; do { kill -9 "$each"; wait "$each"; } 2>/dev/null; done
-    pids='' pid='' cable=''
+    for each in $pids $pid $cable $crowd; do { kill -9 "$each"; wait "$each"; } 2>/dev/null; done
+    pids='' pid='' cable='' crowd=''
     net_down
 }
 
