@@ -127,8 +127,8 @@ void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t
 // backward: a block without halves does all its work in the first.
 typedef enum { PASS_FORWARD, PASS_BACKWARD, PASS_INPUTS, PASS_WEIGHTS } pass_part;
 
-// A part of a block that recomputes passes. Does backward find the block's values in the memory that layers share?
-// Forward leaves them there, and backward uses them up.
+// Of a block that recomputes: this part of it runs now. Forward leaves its values in the memory that layers share, and
+// backward uses them up. Returns whether backward finds them there.
 static inline bool model_held_pass(model_held *h, pass_part part, int slot, int block) {
     bool back = part == PASS_BACKWARD || part == PASS_INPUTS, finds = back && h->slot == slot && h->block == block;
     if (part == PASS_FORWARD) *h = (model_held){slot, block};

@@ -280,7 +280,9 @@ static void islands_mix_now_and_then(void **state) {
     costs k;
     search_result *r = malloc(sizeof *r);
     OK(costs_parse(&k, "test", links_only));
+    k.link[COSTS_RACK].rate.is = 1e-2, k.link[COSTS_SPINE].rate.is = 1e-4;
     for (int i = 0; i < 2 * 3; i++) {
+        const double byte[] = {1, 1e2, 1e4};  // on each level
         bool beside = i % 2;
         double step[2], sent[2];
         for (int often = 0; often < 2; often++) {
@@ -290,7 +292,7 @@ static void islands_mix_now_and_then(void **state) {
             step[often] = r->at[0].step_s, sent[often] = p.mixed_each;
         }
         assert_true(sent[0] > 0 && fabs(sent[1] / sent[0] - 2) < 1e-9);
-        double wanted = beside ? 0 : sent[1] - sent[0];
+        double wanted = beside ? 0 : byte[i / 2] * (sent[1] - sent[0]);
         if (fabs(step[1] - step[0] - wanted) > 1e-6 * step[0])
             fail_msg("every 5 steps costs %g s more than every 10, expected %g", step[1] - step[0], wanted);
     }

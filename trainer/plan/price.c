@@ -263,7 +263,8 @@ static costs_time mixing_time(const pricer *p) {
     return times(sum, 1.0 / (double)cycle);
 }
 
-static bool finds(pricer *p, const action *a, pass_part part, int block) {
+// As model_run would: does backward find the block's values?
+static bool note_pass(pricer *p, const action *a, pass_part part, int block) {
     const session *x = p->x;
     return block_recomputes(&x->net->block[block], x->cfg->parallel.recompute) &&
            model_held_pass(&p->held, part, a->slot, block);
@@ -275,7 +276,7 @@ static price_time blocks_time(pricer *p, const action *a) {
     while (parts[k] != a->kind) k++;
     for (int i = 0; i <= a->last - a->first; i++) {
         int b = a->kind == ACTION_FORWARD ? a->first + i : a->last - i;
-        const price_time *t = &(finds(p, a, (pass_part)k, b) ? p->out->found : p->out->part)[k][b];
+        const price_time *t = &(note_pass(p, a, (pass_part)k, b) ? p->out->found : p->out->part)[k][b];
         sum.compute = costs_add(sum.compute, t->compute);
         sum.merge = costs_add(sum.merge, t->merge);
     }
