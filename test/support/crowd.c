@@ -54,7 +54,7 @@ static void fill(crowd *c, uint8_t *dst, size_t n) {
     }
 }
 
-// Where nobody listens it calls again later.
+// A port without a listener is called again later.
 static void leave(crowd *c, int i) {
     stranger *x = &c->of[i];
     c->went += x->connected, c->here -= x->connected;

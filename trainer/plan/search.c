@@ -30,9 +30,6 @@ typedef struct known_blocks {
 } known_blocks;
 
 typedef struct searcher {
-    const config *c;
-    const plan_world *w;
-    const costs *k;
     guesser g;
     search_free free;
     search_result *out;
@@ -122,11 +119,11 @@ static err_t price_alone(searcher *x, known_blocks *k) {
     int world = one.tensor * one.context;
     one.offload = OFFLOAD_NONE;
     one.pipeline = one.data = one.chunks = 1, one.zero = one.context > 1 ? 2 : 0, one.lanes = 1;
-    settle(x->tried, x->c, &one);
+    settle(x->tried, x->g.c, &one);
     leave_others(x->tried);
     x->tried->batch.global = one.micro;
     if (!config_would(x->tried, world)) return ERR_OK;
-    plan_world few = *x->w;
+    plan_world few = *x->g.w;
     few.world = world;
     err_t rc = plan_begin(&s, x->tried, 0, &few);
     if (rc == ERR_OK) rc = price_open(&b, &s, &x->g.m);
@@ -176,7 +173,7 @@ static bool divides(int64_t a, int64_t b) { return a > 0 && b % a == 0; }
 static err_t with_schedules(searcher *x, search_choice is) {
     static const pipeline_kind kinds[] = {PIPELINE_1F1B, PIPELINE_INTERLEAVED, PIPELINE_ZB_H1, PIPELINE_ZB_V};
     if (is.pipeline == 1) {
-        is.schedule = x->c->parallel.schedule, is.chunks = 1;
+        is.schedule = x->g.c->parallel.schedule, is.chunks = 1;
         return guess_one(x, &is, false);
     }
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -204,7 +201,7 @@ static err_t with_memory(searcher *x, search_choice is) {
 // A table that knows nothing of the host, or of the disk, says nothing of offload to it.
 static err_t with_offload(searcher *x, search_choice is) {
     static const offload_kind kinds[] = {OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_NVME};
-    const bool host = x->k->host_link.is > 0 && x->k->host_copy.is > 0, disk = x->k->disk_copy.is > 0,
+    const bool host = x->g.k->host_link.is > 0 && x->g.k->host_copy.is > 0, disk = x->g.k->disk_copy.is > 0,
                known[] = {[OFFLOAD_NONE] = host || disk, [OFFLOAD_HOST] = host, [OFFLOAD_NVME] = disk};
     const offload_kind given = is.offload;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -215,8 +212,8 @@ static err_t with_offload(searcher *x, search_choice is) {
 }
 
 static err_t with_ranks(searcher *x, search_choice is) {
-    int islands = (int)x->c->outer.islands, world = x->w->world / islands;
-    int64_t contexts = x->c->parallel.token_slices;
+    int islands = (int)x->g.c->outer.islands, world = x->g.w->world / islands;
+    int64_t contexts = x->g.c->parallel.token_slices;
     for (is.tensor = 1; is.tensor <= world && is.tensor <= is.slices; is.tensor *= 2)
         for (is.context = 1; is.context <= contexts && is.tensor * is.context <= world; is.context *= 2)
             for (is.pipeline = 1; is.tensor * is.context * is.pipeline <= world; is.pipeline++) {
@@ -232,8 +229,8 @@ static err_t with_ranks(searcher *x, search_choice is) {
 
 // Class `bits`: only where they may change.
 static err_t all_layouts(searcher *x) {
-    search_choice given = given_choice(x->c, x->w->world), is = given;
-    int64_t global = x->c->batch.global, span = x->c->resolved.span;
+    search_choice given = given_choice(x->g.c, x->g.w->world), is = given;
+    int64_t global = x->g.c->batch.global, span = x->g.c->resolved.span;
     TRY(guess_one(x, &given, true));
     if (x->free.own) return ERR_OK;
     for (is.micro = x->free.micro ? span : given.micro; is.micro <= (x->free.micro ? 64 * span : given.micro);
@@ -278,8 +275,8 @@ static err_t walk(const searcher *x, const stage_list *stage, int n, asked how, 
     for (int i = 0; i < n; i++) list[i] = &stage[i].list, of[i] = &stage[i].of;
     simulate_costs by = {.time = time_of,
                          .ctx = &how,
-                         .depth = x->k->tiles.processors ? 0 : 2,
-                         .beside = x->k->beside.is * (1 + how.error * x->k->beside.spread)};
+                         .depth = x->g.k->tiles.processors ? 0 : 2,
+                         .beside = x->g.k->beside.is * (1 + how.error * x->g.k->beside.spread)};
     simulate_lists lists = {n, 1, list, of};
     how.stage = stage;
     TRY(simulate_run(&lists, &by, &s));
@@ -302,16 +299,16 @@ static err_t add_totals(void *ctx, const simulate_lists *lists, const simulation
 
 // The step of the slowest pipeline.
 static err_t judge_stragglers(const searcher *x, const stage_list *stage, search_found *f) {
-    grid g = config_grid(x->tried, x->w->world);
+    grid g = config_grid(x->tried, x->g.w->world);
     straggler_sets sets;
     totals t;
-    if (x->k->stragglers.share <= 0) return ERR_OK;
-    TRY(stragglers_draw(&sets, &g, x->k->stragglers.share, x->k->stragglers.seed));
+    if (x->g.k->stragglers.share <= 0) return ERR_OK;
+    TRY(stragglers_draw(&sets, &g, x->g.k->stragglers.share, x->g.k->stragglers.seed));
     err_t rc = ERR_OK;
     double most = f->step_s;
     f->slow = sets.devices;
     for (int i = 0; i < sets.count && rc == ERR_OK; i++) {
-        asked how = {.sends = true, .slow = &sets.slow[i * sets.stages], .slower = x->k->stragglers.slower};
+        asked how = {.sends = true, .slow = &sets.slow[i * sets.stages], .slower = x->g.k->stragglers.slower};
         rc = walk(x, stage, f->is.pipeline, how, add_totals, &t);
         if (rc == ERR_OK) most = fmax(most, t.total);
     }
@@ -342,8 +339,8 @@ static void keep_list(session *x, stage_list *to) {
 }
 
 static void count_rank(const searcher *x, const plan_rank *p, search_found *f) {
-    int64_t others = x->w->world / f->is.pipeline;
-    bool apart = f->is.offload != OFFLOAD_NONE && x->k->host_link.is > 0;
+    int64_t others = x->g.w->world / f->is.pipeline;
+    bool apart = f->is.offload != OFFLOAD_NONE && x->g.k->host_link.is > 0;
     size_t here = plan_bytes(p) - (apart ? p->host : p->ring + p->snapshots), host = apart ? p->host : 0;
     f->host = host > f->host ? host : f->host;
     f->disk = p->disk > f->disk ? p->disk : f->disk;
@@ -362,18 +359,18 @@ static int most_lanes(const config *c, const grid *g) {
 }
 
 static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_found *f, bool *fits) {
-    grid g = config_grid(x->tried, x->w->world);
+    grid g = config_grid(x->tried, x->g.w->world);
     int d = most_lanes(x->tried, &g);
     *fits = true;
     for (int i = 0; i < f->is.pipeline && *fits; i++) {
         plan_rank p;
         price_blocks b;
-        TRY(plan_begin(s, x->tried, grid_rank(&g, (grid_place){.stage = i, .data = d}), x->w));
+        TRY(plan_begin(s, x->tried, grid_rank(&g, (grid_place){.stage = i, .data = d}), x->g.w));
         TRY(plan_count(s, &p));
         count_rank(x, &p, f);
         *fits = (x->out->memory <= 0 || (double)f->memory <= x->out->memory) &&
-                (x->k->host_memory <= 0 || (double)f->host <= x->k->host_memory) &&
-                (x->k->disk <= 0 || (double)f->disk <= x->k->disk);
+                (x->g.k->host_memory <= 0 || (double)f->host <= x->g.k->host_memory) &&
+                (x->g.k->disk <= 0 || (double)f->disk <= x->g.k->disk);
         if (!*fits) break;
         TRY(price_open(&b, s, &x->g.m));
         stage[i].time = calloc((size_t)s->runner.actions.count + 1, sizeof *stage[i].time);
@@ -382,8 +379,8 @@ static err_t plan_stages(searcher *x, session *s, stage_list *stage, search_foun
         for (int from = 0; from < FROMS; from++) x->out->looked[from] += b.looked[from];
         price_close(&b);
         TRY(rc);
-        x->out->flops = (double)x->c->batch.global * s->net->flops;
-        x->out->units = (double)(x->c->batch.global * s->net->units);
+        x->out->flops = (double)x->g.c->batch.global * s->net->flops;
+        x->out->units = (double)(x->g.c->batch.global * s->net->units);
         snprintf(x->out->unit, sizeof x->out->unit, "%s", s->net->short_unit);
         keep_list(s, &stage[i]);
     }
@@ -399,7 +396,7 @@ static void free_stages(stage_list *stage, int n) {
 static void cut_by_time(const searcher *x, const known_blocks *k, search_found *f) {
     int stages = f->is.pipeline * f->is.chunks, cut[stages + 1], n = 0;
     f->stages[0] = 0;
-    if (f->given) snprintf(f->stages, sizeof f->stages, "%s", x->c->parallel.stages);
+    if (f->given) snprintf(f->stages, sizeof f->stages, "%s", x->g.c->parallel.stages);
     if (f->given || f->is.pipeline == 1) return;
     guess_slowest_rank(&k->take, &f->is, cut);
     for (int s = 0; s < stages && n < SEARCH_CUTS; s++)
@@ -415,11 +412,11 @@ static err_t try_layout(searcher *x, const guess *g, search_found *f, bool *kept
     *f = (search_found){.is = g->is, .given = g->given};
     *kept = false;
     TRY(know(x, &g->is, &k));
-    settle(x->tried, x->c, &g->is);
+    settle(x->tried, x->g.c, &g->is);
     cut_by_time(x, k, f);
     snprintf(x->tried->parallel.stages, sizeof x->tried->parallel.stages, "%s", f->stages);
-    if (g->given) snprintf(x->tried->parallel.deal, sizeof x->tried->parallel.deal, "%s", x->c->parallel.deal);
-    if (!config_would(x->tried, x->w->world)) return x->out->refused++, ERR_OK;
+    if (g->given) snprintf(x->tried->parallel.deal, sizeof x->tried->parallel.deal, "%s", x->g.c->parallel.deal);
+    if (!config_would(x->tried, x->g.w->world)) return x->out->refused++, ERR_OK;
     stage_list *stage = calloc((size_t)g->is.pipeline, sizeof *stage);
     if (!stage) return err_set(ERR_INTERNAL, "no memory for the lists of %d stages", g->is.pipeline);
     err_t rc = plan_stages(x, &s, stage, f, &fits);
@@ -440,8 +437,8 @@ static void order_guesses(searcher *x) {
     if (x->guesses) qsort(x->guess, (size_t)x->guesses, sizeof *x->guess, by_guess);
 }
 
-// A guess is worse between ways to divide a model than between the rest: of each way that is not far behind, the best
-// one comes first.
+// A guess tells ways to divide a model apart less well than the rest. So the best layout of each way comes first, if it
+// is not far behind.
 static void let_lead(searcher *x) {
     const double FAR = 2;
     order_guesses(x);
@@ -496,7 +493,7 @@ static void leave_out_twins(search_result *out) {
 
 // The INI's own layout is simulated wherever its guess stands, once.
 static err_t try_all(searcher *x) {
-    search_choice own = given_choice(x->c, x->w->world);
+    search_choice own = given_choice(x->g.c, x->g.w->world);
     search_result *out = x->out;
     int others = 0, planned = 0;
     bool kept;
@@ -551,7 +548,7 @@ static int ranks_of_node(const plan_world *w) {
 
 static err_t count_values(searcher *x) {
     model *net;
-    TRY(model_open(&net, model_types[x->c->model.type], &x->c->model.of));
+    TRY(model_open(&net, model_types[x->g.c->model.type], &x->g.c->model.of));
     x->g.values = (double)model_elements(net);
     model_close(net);
     return ERR_OK;
@@ -559,7 +556,7 @@ static err_t count_values(searcher *x) {
 
 err_t search_run(search_result *out, const config *c, const plan_world *w, const costs *k,
                  const search_free *free_keys) {
-    searcher x = {.c = c, .w = w, .k = k, .free = *free_keys, .out = out, .tried = malloc(sizeof *x.tried)};
+    searcher x = {.free = *free_keys, .out = out, .tried = malloc(sizeof *x.tried)};
     *out = (search_result){.memory = k->memory, .free = *free_keys};
     int each = ranks_of_node(w);
     x.g = (guesser){.c = c, .w = w, .k = k, .m = machine_of(c, k, each)};
@@ -578,7 +575,7 @@ err_t search_walk(const search_found *f, const config *c, const plan_world *w, c
                   void *ctx) {
     search_result counts = {0};
     search_found again = {.is = f->is};
-    searcher x = {.c = c, .w = w, .k = k, .out = &counts, .tried = malloc(sizeof *x.tried)};
+    searcher x = {.out = &counts, .tried = malloc(sizeof *x.tried)};
     x.g = (guesser){.c = c, .w = w, .k = k, .m = machine_of(c, k, ranks_of_node(w))};
     stage_list *stage = calloc((size_t)f->is.pipeline, sizeof *stage);
     session s = {0};
