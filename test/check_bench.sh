@@ -206,12 +206,12 @@ END
 break_even() {
     [ "$(id -u)" -eq 0 ] || skip "needs root, for network namespaces"
     cd "$top" || exit 1
-    LOCKSTEP_BIN=$bin sh test/bench/breakeven.sh "$bin" quick int8,int8 >"$out" 2>&1
+    LOCKSTEP_BIN=$bin sh test/bench/breakeven.sh "$bin" quick fp16,none >"$out" 2>&1
     code=$?
     ! grep -q '^skipped' "$out" || skip "$(sed -n 's/^skipped: //p' "$out")"
     [ $code -eq 0 ] || fail "it ended with $code"
-    rows 1 '^2 nodes, int8 to owners, int8 back$'
-    rows 2 '^\| [0-9]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \|$'
+    rows 1 '^2 nodes, fp16 to owners, none back$'
+    rows 2 '^\| [0-9]+ \| [0-9]+ \| [0-9.]+ \| [0-9.]+ \| -?[0-9.]+ \|$'
     rows 1 '^break-even: plan says .*; measured .* \(cables: (tbf|lossy)\)$'
 }
 

@@ -591,30 +591,36 @@ static void muon_gives_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
-// Each lane is coded once, and decoded once by its owners; sums are coded once, and decoded by their owners, in stage 0
-// by all. Without codes each lane is added once.
+// Each lane is coded once, and decoded once by its owners. Sums are coded once, and decoded by their owners, in stage 0
+// by all; or they are copied as they are, in stage 0 alone. Without codes each lane is added once.
 static void a_plan_counts_what_is_coded(void **state) {
     (void)state;
     enum { WORLD = 3, LANES = 8 };
     comm_place place[WORLD];
     char *dir = texts_dir(), more[512];
     for (int r = 0; r < WORLD; r++) place[r] = (comm_place){.local = r, .rank = r};
-    for (int zero = 0; zero <= 3; zero++) {
-        config c;
-        plan_rank p;
-        int64_t encoded = 0, decoded = 0, added = 0;
-        snprintf(more, sizeof more, "%s[parallel]\nzero = %d\n", coded[1], zero);
-        load_config(&c, dir, small_model, more);
-        for (int r = 0; r < WORLD; r++) {
-            OK(plan_one(&c, r, WORLD, place, &p));
-            encoded += p.encoded, decoded += p.decoded, added += p.added;
+    for (int zero = 0; zero <= 3; zero++)
+        for (int back = 0; back <= 1; back++) {
+            config c;
+            plan_rank p;
+            plan_codes sum = {0};
+            snprintf(more, sizeof more, "%s[parallel]\nzero = %d\n", coded[back], zero);
+            load_config(&c, dir, small_model, more);
+            for (int r = 0; r < WORLD; r++) {
+                OK(plan_one(&c, r, WORLD, place, &p));
+                sum.encoded += p.codes.encoded, sum.decoded += p.codes.decoded, sum.added += p.codes.added;
+                sum.back_encoded += p.codes.back_encoded, sum.back_decoded += p.codes.back_decoded;
+                sum.copied += p.codes.copied;
+            }
+            int64_t values = sum.encoded / LANES;
+            assert_true(values > 72 * 512);
+            assert_int_equal(sum.encoded, LANES * values);
+            assert_int_equal(sum.decoded, LANES * values);
+            assert_int_equal(sum.back_encoded, back ? values : 0);
+            assert_int_equal(sum.back_decoded, !back ? 0 : zero ? values : WORLD * values);
+            assert_int_equal(sum.copied, back || zero ? 0 : (1 + WORLD) * values);
+            assert_int_equal(sum.added, (LANES - 1) * values);
         }
-        int64_t values = encoded / (LANES + 1);
-        assert_true(values > 72 * 512);
-        assert_int_equal(encoded, (LANES + 1) * values);
-        assert_int_equal(decoded, (LANES + (zero ? 1 : WORLD)) * values);
-        assert_int_equal(added, (LANES - 1) * values);
-    }
     drop_dir(dir);
 }
 

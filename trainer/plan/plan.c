@@ -138,21 +138,20 @@ static err_t count_traffic(session *x, plan_rank *p) {
     return ERR_OK;
 }
 
-// ZeRO 0 reads all sums from codes, or from copies of them. With topk all ranks add all lanes there. What a rank adds
-// before it codes it would add without codes, too.
-static void count_codes(const session *x, plan_rank *p) {
+// In ZeRO 0 all ranks read all sums, from codes, or from copies of them. With topk all ranks add all lanes there. What a
+// rank adds before it codes it would add without codes, too.
+static void count_codes(const session *x, plan_codes *p) {
     const train_state *t = &x->state;
     int64_t all = 0, own = 0, spans = state_spans(t);
-    bool back = t->o.back != CODEC_NONE, whole = !t->shards.masters;
+    const bool whole = !t->shards.masters;
     for (int i = 0; i < t->zero.wholes; i++) all += t->zero.whole[i].count;
     for (int i = 0; i < t->zero.owned; i++) own += t->zero.piece[i].count;
+    p->encoded = t->residuals * all;
+    p->decoded = spans * (t->o.kept && whole ? all : own);
     p->added = (t->residuals > 1 ? t->residuals - 1 : 0) * all + (t->ranks->world - 1) * own;
-    if (t->o.kept) {
-        p->encoded = t->residuals * all, p->decoded = spans * (whole ? all : own);
-        return;
-    }
-    p->encoded = t->residuals * all + (back ? own : 0);
-    p->decoded = spans * own + (whole ? all : back ? own : 0);
+    if (t->o.kept) return;
+    if (t->o.back != CODEC_NONE) p->back_encoded = own, p->back_decoded = whole ? all : own;
+    else if (whole) p->copied = own + all;
 }
 
 static void note_stages(const session *x, plan_rank *p) {
@@ -178,7 +177,7 @@ err_t plan_begin(session *x, const config *c, int rank, const plan_world *w) {
 err_t plan_count(session *x, plan_rank *out) {
     *out = (plan_rank){.lanes = reduce_lane_count(x->state.reduce, x->state.ranks->rank)};
     count_memory(x, out);
-    if (state_codes(&x->state)) count_codes(x, out);
+    if (state_codes(&x->state)) count_codes(x, &out->codes);
     note_stages(x, out);
     return count_traffic(x, out);
 }

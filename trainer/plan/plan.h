@@ -15,6 +15,15 @@ enum { PLAN_CHUNKS = 64 };
 // Whom a rank sends to: a row each in the table of traffic. Where no ranks share a model, the data group is all ranks.
 typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_CONTEXT, PLAN_STAGES, PLAN_ISLANDS, PLAN_ALL, PLAN_GROUPS } plan_group;
 
+// Of a step in which lanes are coded: the elements that a rank codes, reads from codes and copies, and those that it
+// would add without codes.
+typedef struct plan_codes {
+    int64_t encoded, decoded;            // on their way to owners
+    int64_t back_encoded, back_decoded;  // sums on their way back
+    int64_t copied;                      // sums that go back as they are
+    int64_t added;
+} plan_codes;
+
 typedef struct plan_rank {
     int64_t lanes;  // of a step
     // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
@@ -42,10 +51,9 @@ typedef struct plan_rank {
         mixed[PLAN_GROUPS];  // beside these, at a boundary of islands, or at the step after which most leaves them
     int64_t busiest;         // that step
     double mixed_each;       // bytes that leave for other islands after a step, on average
-    // Where lanes are coded, elements in a step: coded here, read from codes, and added if lanes were not coded.
-    int64_t encoded, decoded, added;
-    int64_t shared;                                     // numbers that all ranks tell each other at the end of a step
-    int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none
+    plan_codes codes;        // where lanes are coded
+    int64_t shared;          // numbers that all ranks tell each other at the end of a step
+    int stage, stages;       // in the pipeline: the rank's first stage; 1: there is none
     int first[PLAN_CHUNKS], last[PLAN_CHUNKS], chunks;  // its blocks, by stage
     // activations that each stage has memory for, of a micro-batch each
     int held[PLAN_CHUNKS];

@@ -475,6 +475,11 @@ static int64_t most_sent(const plan_world *who, const plan_ranks *p) {
     return most;
 }
 
+// NAN: not known.
+static double coded_in(peak_codec rate, int64_t encoded, int64_t decoded) {
+    return rate.encoded > 0 ? (double)encoded / rate.encoded + (double)decoded / rate.decoded : NAN;
+}
+
 // The seconds that a rank codes in a step, and those that it would add lanes without codes: at the speed of the device
 // here, which is measured.
 static err_t time_codes(const config *c, const plan_rank *p, const plan_world *who, double *coding, double *adding) {
@@ -484,10 +489,14 @@ static err_t time_codes(const config *c, const plan_rank *p, const plan_world *w
     err_t rc = session_plan(&x, c, ranks);
     if (rc == ERR_OK) {
         const state_options *o = &x.state.o;
-        peak_codec rate = o->kept ? peak_largest(x.dev, x.s, o->kept, 4) : peak_codes(x.dev, x.s, o->compress, 1);
-        double sums = peak_bandwidth(x.dev, x.s, 1) / (3 * sizeof(float));
-        *coding = rate.encoded > 0 ? (double)p->encoded / rate.encoded + (double)p->decoded / rate.decoded : NAN;
-        *adding = sums > 0 ? (double)p->added / sums : NAN;
+        const double bytes = peak_bandwidth(x.dev, x.s, 1);
+        const plan_codes *n = &p->codes;
+        *coding = coded_in(o->kept ? peak_largest(x.dev, x.s, o->kept, 4) : peak_codes(x.dev, x.s, o->compress, 1),
+                           n->encoded, n->decoded);
+        if (o->back != CODEC_NONE)
+            *coding += coded_in(peak_codes(x.dev, x.s, o->back, 1), n->back_encoded, n->back_decoded);
+        *coding += bytes > 0 ? 2 * sizeof(float) * (double)n->copied / bytes : NAN;
+        *adding = bytes > 0 ? 3 * sizeof(float) * (double)n->added / bytes : NAN;
     }
     session_close(&x);
     return rc;
