@@ -364,7 +364,6 @@ model.demand=yes server.count=1 server.mode=async parallel.zero=1 device.ranks=2
 model.demand=yes outer.islands=2 device.ranks=2|no mean is taken of them. Nearest that work: [outer] islands = 1
 model.demand=yes reduce.compress=int8|few of them anyway. Nearest that work: [reduce] compress = none
 model.demand=yes reduce.order=any|added along the tree of lanes. Nearest that work: [reduce] order = fixed
-model.demand=yes cluster.elastic=yes|ranks that are lost take them along. Nearest that work: [cluster] elastic = no
 model.demand=yes checkpoint.async=yes|not from a copy. Nearest that work: [checkpoint] async = no
 model.demand=yes checkpoint.compress=zstd|saved as they are. Nearest that work: [checkpoint] compress = none
 model.demand=yes optimizer.ema=0.9|no mean beside them. Nearest that work: [optimizer] ema = 0

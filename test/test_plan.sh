@@ -322,6 +322,11 @@ rows_on_demand_have_room() {
         awk '$3 == "demand" { rows = $4 } $1 == "all" && !all { all = $2 } $1 == "machine" { needs = $5 }
              END { print rows + 0, all, needs }' "$out"
     done >rooms
+    # a row, its sum and its key, in two snapshots; and where there is a next machine, that has copies of other ranks' two
+    expect 0 "$bin" plan clicks.ini -o device.ranks=2 -o cluster.elastic=yes
+    says "two snapshots of a rank's take 104 bytes more for each, all of them in memory"
+    expect 0 "$bin" plan clicks.ini -o "cluster.nodes=127.0.0.1:1,127.0.0.2:1" -o cluster.elastic=yes
+    says "two snapshots of a rank's take 208 bytes more for each, with those that the next machine has"
     awk '{ rows[NR] = $1; all[NR] = $2; needs[NR] = $3 }
          END { exit !(rows[1] == 0 && rows[2] == 5e6 && all[2] - all[1] == 5e6 && (needs[2] - needs[1] - 10) ^ 2 < 0.02) }' rooms ||
         fail "rows, all, and what two ranks need, with 0 and 5 MB for rows: $(tr '\n' ';' <rooms)"

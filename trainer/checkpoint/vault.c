@@ -1,5 +1,5 @@
 // trainer/checkpoint/vault.c: see trainer/checkpoint/vault.h.
-#include "trainer/checkpoint/vault_file.h"
+#include "trainer/checkpoint/vault_rows.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +19,18 @@ static int adopted_keys(const ckpt_state *s) {
     return n;
 }
 
-static size_t room_of(const vault_range *r) { return vault_aligned((size_t)r->count * sizeof(float)); }
+static size_t bytes_of_range(const ckpt_state *s, const vault_range *r) {
+    return r->group == VAULT_ROWS ? (size_t)vault_rows_bytes(s) : (size_t)r->count * sizeof(float);
+}
+static size_t room_of(const ckpt_state *s, const vault_range *r) {
+    return vault_aligned(r->group == VAULT_ROWS ? (size_t)vault_rows_room(s) : bytes_of_range(s, r));
+}
 
 // The head of a generation of these parts, but for its step.
 static vault_head describe(const ckpt_state *s, const vault_range *range, int n) {
     vault_head h = {.parts = n, .scalars = s->scalars, .keys = adopted_keys(s)};
     h.bytes = (int64_t)vault_values(&h);
-    for (int i = 0; i < n; i++) h.bytes += (int64_t)room_of(&range[i]);
+    for (int i = 0; i < n; i++) h.bytes += (int64_t)room_of(s, &range[i]);
     return h;
 }
 
@@ -102,9 +107,7 @@ err_t vault_make_room(vault_area *a, const vault *v, int of, int g, size_t bytes
     return map(a, v, of, g, bytes, PROT_READ | PROT_WRITE);
 }
 
-static uint32_t crc_of(const float *x, int64_t count) {
-    return count ? (uint32_t)crc32_z(0, (const void *)x, (size_t)count * sizeof *x) : 0;
-}
+static uint32_t crc_of(const void *x, size_t bytes) { return bytes ? (uint32_t)crc32_z(0, x, bytes) : 0; }
 
 // The counts are sound.
 static uint32_t crc_of_head(vault_head *h) {
@@ -113,30 +116,33 @@ static uint32_t crc_of_head(vault_head *h) {
     return (uint32_t)crc32_z(crc32_z(0, at + FROM, TO - FROM), rest, (size_t)(at + vault_values(h) - rest));
 }
 
-static err_t copy_values(float *to, const vault_range *r, stream *from) {
-    size_t bytes = (size_t)r->count * sizeof *to;
+static err_t copy_values(char *to, const ckpt_state *s, const vault_range *r, stream *from) {
+    size_t bytes = bytes_of_range(s, r);
+    if (r->group == VAULT_ROWS) return vault_rows_write(s, to);
     if (!r->count) return ERR_OK;
     if (!from) return memcpy(to, r->data, bytes), ERR_OK;
     TRY(stream_copy(from, to, r->data, bytes));
     return stream_wait(from);
 }
 
-static err_t write_values(vault *v, vault_head *h, const vault_range *range, stream *from) {
+static err_t write_values(vault *v, vault_head *h, const ckpt_state *s, const vault_range *range, stream *from) {
     size_t at = vault_values(h);
     for (int i = 0; i < h->parts; i++) {
         const vault_range *r = &range[i];
         fault_kill(v->faults, h->live ? FAULT_KEEP : FAULT_SNAPSHOT);
-        float *to = (float *)(void *)((char *)h + at);
-        TRY(copy_values(to, r, from));
+        char *to = (char *)h + at;
+        const size_t bytes = bytes_of_range(s, r);
+        TRY(copy_values(to, s, r, from));
         vault_parts(h)[i] = (vault_part){.group = r->group,
                                          .tensor = r->tensor,
                                          .first = r->first,
                                          .count = r->count,
                                          .offset = (int64_t)at,
+                                         .bytes = (int64_t)bytes,
                                          .of = r->of,
                                          .sum = r->sum,
-                                         .crc = crc_of(from ? to : r->data, r->count)};
-        at += room_of(r);
+                                         .crc = crc_of(from || !r->data ? to : (const void *)r->data, bytes)};
+        at += room_of(s, r);
     }
     return ERR_OK;
 }
@@ -164,7 +170,7 @@ static err_t save(vault *v, const ckpt_state *s, const vault_range *range, int n
     atomic_store(&h->step, -1);
     h->bytes = now.bytes, h->saved = rest->saved, h->at = rest->at, h->live = rest->live;
     h->parts = now.parts, h->scalars = now.scalars, h->keys = now.keys;
-    TRY(write_values(v, h, range, from));
+    TRY(write_values(v, h, s, range, from));
     write_rest(h, s);
     h->crc = crc_of_head(h);
     atomic_store(&h->step, rest->at.step);
@@ -174,13 +180,14 @@ static err_t save(vault *v, const ckpt_state *s, const vault_range *range, int n
 
 err_t vault_save(vault *v, const ckpt_state *s, const run_progress *at, int64_t saved) {
     int n = 0;
-    vault_range *range = calloc((size_t)(s->groups * s->params) + 1, sizeof *range);
+    vault_range *range = calloc((size_t)(s->groups * s->params) + 2, sizeof *range);
     if (!range) return err_set(ERR_INTERNAL, "no memory for a list of %d tensors", s->groups * s->params);
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < s->params; i++) {
             const ckpt_tensor *t = &s->group[g].tensor[i];
             range[n++] = (vault_range){.group = g, .tensor = i, .first = t->first, .count = t->count, .data = t->data};
         }
+    if (vault_rows_owns(s)) range[n++] = vault_rows_range(s);
     err_t rc = ERR_OK;
     for (int g = 0; rc == ERR_OK && g < GENERATIONS; g++) rc = vault_look(&v->own[g], v, v->local, g);
     if (rc == ERR_OK) rc = save(v, s, range, n, &(vault_head){.saved = saved, .at = *at}, NULL);
@@ -227,10 +234,14 @@ bool vault_part_is_sound(const vault_area *a, int part, err_record *damage) {
     vault_head *h = vault_head_of(a);
     const vault_part *p = vault_parts(h) + part;
     char what[96];
-    uint32_t is = crc_of((const float *)(const void *)(a->at + p->offset), p->count);
+    uint32_t is = crc_of(a->at + p->offset, (size_t)p->bytes);
+    const int64_t last = p->first + p->count - 1;
     if (is == p->crc) return true;
-    snprintf(what, sizeof what, "group %d, tensor %d, elements %" PRId64 " to %" PRId64, p->group, p->tensor, p->first,
-             p->first + p->count - 1);
+    if (p->group == VAULT_ROWS)
+        snprintf(what, sizeof what, "rows on demand, buckets %" PRId64 " to %" PRId64, p->first, last);
+    else
+        snprintf(what, sizeof what, "group %d, tensor %d, elements %" PRId64 " to %" PRId64, p->group, p->tensor,
+                 p->first, last);
     note_damage(damage, h, what, is, p->crc);
     return false;
 }

@@ -27,11 +27,12 @@ typedef struct vault_head {
     // after it: parts of `part`, scalars of double, keys of ckpt_key that were adopted, and the values
 } vault_head;
 
+// Elements of a tensor, or buckets of rows on demand (trainer/checkpoint/vault_rows.h).
 typedef struct vault_part {
     int32_t group, tensor;
     int64_t first, count;
-    int64_t offset;  // of the values, from the head on
-    int64_t of;      // of live state, as in vault_range
+    int64_t offset, bytes;  // of the values, from the head on
+    int64_t of;             // of live state, as in vault_range
     uint64_t sum;
     uint32_t crc;  // CRC-32 of the values
     uint32_t unused;
@@ -65,6 +66,9 @@ typedef struct vault_set {
 err_t vault_open_set(vault_set *x, const vault *v);
 void vault_close_set(vault_set *x);
 static inline vault_head *vault_head_at(const vault_set *x, int i) { return vault_head_of(&x->area[i]); }
+
+// The first rank of a node. Nodes are numbered in the order of their ranks; of one more than the last node: the world.
+int vault_first_of_node(const comm *c, int node);
 
 // Every generation in the node's file of a later step is as if it had never been written. Nobody else writes meanwhile.
 err_t vault_forget(const vault *v, int64_t after);

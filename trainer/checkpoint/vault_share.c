@@ -3,7 +3,7 @@
 //
 // All ranks see what every node has (pieces) and what every rank needs (needs), so that all find the same step, and the
 // same messages, without asking again.
-#include "trainer/checkpoint/vault_file.h"
+#include "trainer/checkpoint/vault_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,7 @@
 
 // --- to the next node ------------------------------------------------------------------------------------------------
 
-// Nodes are numbered in the order of their ranks. Of one more than the last node: the world.
-static int first_of_node(const comm *c, int node) {
+int vault_first_of_node(const comm *c, int node) {
     int low = 0, high = c->world;
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -22,19 +21,22 @@ static int first_of_node(const comm *c, int node) {
     return low;
 }
 
-static int ranks_of_node(const comm *c, int node) { return first_of_node(c, node + 1) - first_of_node(c, node); }
+static int ranks_of_node(const comm *c, int node) {
+    return vault_first_of_node(c, node + 1) - vault_first_of_node(c, node);
+}
 
 int vault_keeper(const comm *c, int r) {
     if (comm_nodes(c) == 1) return (r + 1) % c->world;
     comm_spot at = comm_where(c, r);
     int next = (at.node + 1) % comm_nodes(c);
-    return first_of_node(c, next) + at.local % ranks_of_node(c, next);
+    return vault_first_of_node(c, next) + at.local % ranks_of_node(c, next);
 }
 
 int vault_keeps(const comm *c) {
     int n = 0, nodes = comm_nodes(c), before = (comm_where(c, c->rank).node + nodes - 1) % nodes;
     if (nodes == 1) return 0;
-    for (int r = first_of_node(c, before); r < first_of_node(c, before + 1); r++) n += vault_keeper(c, r) == c->rank;
+    for (int r = vault_first_of_node(c, before); r < vault_first_of_node(c, before + 1); r++)
+        n += vault_keeper(c, r) == c->rank;
     return n;
 }
 
@@ -119,7 +121,7 @@ static err_t list_pieces(vault_list *l, const vault *v, const vault_set *x, cons
 }
 
 static err_t list_needs(vault_list *l, const ckpt_state *s, int rank) {
-    *l = (vault_list){.at = calloc((size_t)(s->groups * s->params) + 1, sizeof *l->at)};
+    *l = (vault_list){.at = calloc((size_t)(s->groups * s->params) + 2, sizeof *l->at)};
     if (!l->at) return err_set(ERR_INTERNAL, "no memory for a list of %d tensors", s->groups * s->params);
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < s->params; i++) {
@@ -128,6 +130,9 @@ static err_t list_needs(vault_list *l, const ckpt_state *s, int rank) {
                 l->at[l->n++] =
                     (vault_piece){.group = g, .tensor = i, .owner = rank, .first = t->first, .count = t->count};
         }
+    if (!vault_rows_owns(s)) return ERR_OK;
+    const vault_range r = vault_rows_range(s);
+    l->at[l->n++] = (vault_piece){.group = r.group, .owner = rank, .first = r.first, .count = r.count};
     return ERR_OK;
 }
 
@@ -184,7 +189,7 @@ static bool bring(moves *m, const ckpt_state *s, const vault_set *x, const vault
     for (int64_t at = need->first, end = need->first + need->count, n; at < end; at += n) {
         const vault_piece *p = vault_holder(of, need, step, at, node);
         n = p->first + p->count - at < end - at ? p->first + p->count - at : end - at;
-        int from = first_of_node(c, p->owner);
+        int from = vault_first_of_node(c, p->owner);
         size_t bytes = (size_t)n * sizeof(float);
         bool here = p->owner == c->place[c->rank].node, takes = need->owner == c->rank;
         char *src = here ? x->area[p->area].at + p->offset + (size_t)(at - p->first) * sizeof(float) : NULL;
@@ -204,7 +209,8 @@ static err_t bring_all(const ckpt_state *s, const vault_set *x, const vault_list
     comm *c = s->ranks->host;
     moves m = {0};
     bool ok = true;
-    for (int i = 0; ok && i < needs->n; i++) ok = bring(&m, s, x, of, &needs->at[i], step);
+    for (int i = 0; ok && i < needs->n; i++)
+        ok = needs->at[i].group == VAULT_ROWS || bring(&m, s, x, of, &needs->at[i], step);
     err_t rc = comm_agree_ok(c, ok ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the moves of a snapshot"), s->s);
     if (rc == ERR_OK) rc = c->table->exchange(c, m.send, m.sends, m.recv, m.recvs, s->s);
     if (rc == ERR_OK) rc = stream_wait(s->s);
@@ -215,7 +221,7 @@ static err_t bring_all(const ckpt_state *s, const vault_set *x, const vault_list
 // Counters and scalars are the same in every generation of a step: those of the first node that has one.
 static err_t bring_rest(ckpt_state *s, const vault_set *x, const vault_piece *of, run_progress *at, vault_recall *r) {
     comm *c = s->ranks->host;
-    int root = first_of_node(c, of->owner);
+    int root = vault_first_of_node(c, of->owner);
     int64_t bytes = c->rank == root ? (int64_t)vault_values(vault_head_at(x, (int)of->area)) : 0;
     TRY(comm_agree_max(c, &bytes, s->s));
     vault_head *h = malloc((size_t)bytes);
@@ -272,6 +278,7 @@ err_t vault_gather(const vault *v, ckpt_state *s, vault_recall *r, run_progress 
     }
     fault_kill(v->faults, FAULT_GATHER);
     if (rc == ERR_OK && r->step >= 0) rc = bring_all(s, &x, &of, &needs, r->step);
+    if (rc == ERR_OK && r->step >= 0) rc = vault_rows_bring(s, &x, &of, &needs, r->step);
     fault_kill(v->faults, FAULT_GATHER);
     if (rc == ERR_OK && r->step >= 0) rc = bring_rest(s, &x, first_at(&of, r->step), at, r);
     if (rc == ERR_OK && r->step >= 0) rc = comm_agree_ok(s->ranks->host, forget(v, s, r->step), s->s);

@@ -24,7 +24,6 @@ err_t judge_demand(judge *j) {
         {ROW(outer, islands), c->outer.islands > 1, "are in one place only, and no mean is taken of them"},
         {ROW(reduce, compress), c->reduce.compress != SEND_ALL, "travel as they are, few of them anyway"},
         {ROW(reduce, order), c->reduce.order != ORDER_FIXED, "are added along the tree of lanes"},
-        {ROW(cluster, elastic), c->cluster.elastic, "are in no snapshot, so ranks that are lost take them along"},
         {ROW(checkpoint, async), c->checkpoint.async, "are saved from where they are, not from a copy"},
         {ROW(checkpoint, compress), c->checkpoint.compress != COMPRESS_NONE, "are saved as they are"},
         {ROW(optimizer, ema), c->optimizer.ema > 0, "have no mean beside them"},

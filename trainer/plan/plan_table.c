@@ -336,7 +336,7 @@ static const char *owners_of(const config *c) {
 }
 
 // Rows on demand are in no arena, and how many a step names depends on the ids: what one takes, and the most of them.
-static void print_rows(FILE *out, const config *c, const model_table *t) {
+static void print_rows(FILE *out, const config *c, const plan_world *who, const model_table *t) {
     if (!t->width) return;
     int64_t row = 4 * (t->width + 1), key = (int64_t)sizeof(row_key), most = c->batch.global * t->tables;
     fprintf(out,
@@ -346,6 +346,10 @@ static void print_rows(FILE *out, const config *c, const model_table *t) {
             " bytes of one that is another rank's, beside the traffic "
             "below\n",
             row, key * 8 / 5, key * 16 / 5, owners_of(c), most, 2 * (key + 4 * t->width));
+    if (c->cluster.elastic && c->snapshot.every)
+        fprintf(out, "        two snapshots of a rank's take %" PRId64 " bytes more for each, %s\n",
+                2 * (row + key) * (1 + (who->nodes > 1)),
+                who->nodes > 1 ? "with those that the next machine has" : "all of them in memory");
     if (c->model.demand_mb > 0)
         fprintf(out,
                 "        %s has %.0f bytes of them in memory, at most %.0f rows; the others, of %" PRId64
@@ -356,7 +360,7 @@ static void print_rows(FILE *out, const config *c, const model_table *t) {
 }
 
 // How large the model is, and what a step reads.
-static err_t print_model(FILE *out, const config *c) {
+static err_t print_model(FILE *out, const config *c, const plan_world *who) {
     int64_t samples = c->batch.global, lanes = c->resolved.lanes, micro = c->resolved.micro;
     model *net;
     char each[48] = "", span[CONFIG_SPAN];
@@ -370,7 +374,7 @@ static err_t print_model(FILE *out, const config *c) {
             samples, lanes, samples / lanes / micro, micro, each, config_span(c, span));
     fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
             (double)(samples * units) * (double)c->run.steps, c->run.steps);
-    print_rows(out, c, &net->table);
+    print_rows(out, c, who, &net->table);
     err_t rc = plan_groups(out, net, &c->optimizer);
     model_close(net);
     return rc;
@@ -637,7 +641,7 @@ static err_t print_plan(const config *c, const plan_world *who, const plan_ranks
         [OFFLOAD_NONE] = "", [OFFLOAD_HOST] = " offload", [OFFLOAD_NVME] = " offload to files"};
     int world = who->world;
     grid shape = config_grid(c, world);
-    TRY(print_model(out, c));
+    TRY(print_model(out, c, who));
     print_layout(out, &shape);
     fprintf(out, "ranks   %d on %d node%s", world, who->nodes, who->nodes == 1 ? "" : "s");
     if (who->racks > 1) fprintf(out, " in %d racks", who->racks);

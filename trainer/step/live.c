@@ -7,7 +7,7 @@
 
 // What was left out of lanes is a rank's alone.
 bool live_is_shared(const train_state *t) {
-    return !t->shards.masters && !state_codes(t) && t->ranks && t->ranks->world > 1;
+    return !t->shards.masters && !state_codes(t) && !t->row_cut && t->ranks && t->ranks->world > 1;
 }
 
 stream *live_stream(const train_state *t) {

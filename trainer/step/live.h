@@ -7,7 +7,8 @@
 //   rank        0      1      2      3        1 is lost
 //   shares      0 3    1 0    2 1    3 2      0 3 2 are there, and 1 of rank 2
 //
-// From ZeRO 1 on a rank's masters are its own, and lost with it: then all go back to the newest snapshot.
+// From ZeRO 1 on a rank's masters are its own, and lost with it, as rows on demand always are: then all go back to the
+// newest snapshot.
 #ifndef TRAINER_STEP_LIVE_H
 #define TRAINER_STEP_LIVE_H
 
