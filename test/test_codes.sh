@@ -72,6 +72,17 @@ undivided() {
     expect 0 train shared
     same_steps alone shared
     same_state alone shared
+    # and the momentum of what is not sent
+    some="$(echo "$some" | sed 's/reduce.compress[a-z_]*=int8//g') reduce.compress=topk optimizer.type=sgd optimizer.lr=0.02
+        optimizer.momentum=0.9 optimizer.grad_clip=0"
+    settings lonely $some
+    expect 0 train lonely
+    settings momentum $some device.ranks=2 parallel.tensor=2 run.faults=unit@160:1
+    expect 69 train momentum
+    settings momentum $some device.ranks=2 parallel.tensor=2 run.resume=must
+    expect 0 train momentum
+    same_steps lonely momentum
+    same_state lonely momentum
 }
 
 # Two lanes, or four, are added by the rank that runs them, and coded as one. Micro-batches of one sample: a lane of two

@@ -387,6 +387,24 @@ static void spans_have_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// One lane that is clipped by itself, and sent whole, is a gradient that is clipped. The running statistics that travel
+// with it are no part of its norm.
+static void statistics_are_not_clipped(void **state) {
+    static const char *const kinds[] = {
+        "grad_clip = 0.05\n", "grad_clip = 0.05\n[reduce]\ncompress = topk\ndensity = 1\n", "grad_clip = 0\n"};
+    (void)state;
+    char *dir = rank_dir(), kind[256];
+    finding found[3] = {{.hash = ""}};
+    write_images(dir);
+    for (int k = 0; k < 3; k++) {
+        snprintf(kind, sizeof kind, "[batch]\nlanes = 1\n[optimizer]\nmomentum = 0\n%s", kinds[k]);
+        try_world(dir, small_run, kind, 1, "zero = 0", &found[k]);
+    }
+    assert_string_equal(found[0].hash, found[1].hash);
+    assert_string_not_equal(found[0].hash, found[2].hash);
+    drop_dir(dir);
+}
+
 // [eval] batches counts micro-batches as [batch] micro has them, however many lanes are computed at once: the same
 // samples, and so, as moments are not taken then, the same loss.
 static void evaluations_count_micro_batches(void **state) {
@@ -426,6 +444,7 @@ int main(void) {
         cmocka_unit_test(filters_go_in_codes),
         cmocka_unit_test(any_layout_has_the_same_bits),
         cmocka_unit_test(spans_have_the_same_bits),
+        cmocka_unit_test(statistics_are_not_clipped),
         cmocka_unit_test(evaluations_count_micro_batches),
     };
     return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);

@@ -261,7 +261,10 @@ static void damage_is_found_where_it_is(void **state) {
         close(fd);
         assert_ok(spill_walk(s.x, SPILL_READ, 0, 7, nothing, NULL));
         const char *words = torn == 2 ? "the file is truncated" : "block 7 at offset 1376256: checksum";
-        assert_error(spill_walk(s.x, SPILL_READ, 7, 1, nothing, NULL), ERR_DATA, "/state.", words);
+        assert_error(spill_walk(s.x, SPILL_READ, torn == 2 ? 7 : 4, torn == 2 ? 1 : 5, nothing, NULL), ERR_DATA,
+                     "/state.", words);
+        int64_t block;
+        assert_true(spill_failed(s.x, &block) && block == 7);
         close_one(&s);
     }
 }

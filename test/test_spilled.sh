@@ -30,6 +30,29 @@ MORE
     same_state one moved
 }
 
+# Ranks that divide layers, and give each other what they don't divide: GPT's positions, gains and biases.
+moved_within_layers() {
+    settings layers $small run.steps=16 parallel.slices=2
+    expect 0 train layers
+    settings divided $small $files run.steps=9 parallel.slices=2 device.ranks=2 parallel.tensor=2
+    expect 0 train divided
+    settings divided $small $files run.steps=16 parallel.slices=2 device.ranks=2 parallel.tensor=2
+    expect 0 train divided
+    same_steps layers divided
+    same_state layers divided
+}
+
+# A rank is lost before anything was saved: the one that is left begins anew, in a process whose file has moments of
+# steps that are not to be.
+begun_anew() {
+    settings anew $small $files run.steps=16 checkpoint.every=10 device.ranks=2 parallel.zero=1 cluster.elastic=yes \
+        cluster.heartbeat=0.2 snapshot.every=0 run.faults=unit@30:1
+    expect 0 train anew
+    grep -q '"kind":"healed"' runs/anew/events.jsonl || fail "no rank was lost"
+    same_steps one anew
+    same_state one anew
+}
+
 # A fork whose matrices are cut into other slices: what a file of the checkpoint has in one place goes to many.
 other_slices() {
     settings cut $small run.steps=10 parallel.slices=2
@@ -105,5 +128,5 @@ what_wants_memory_is_refused() {
 }
 
 mkdir disk
-for case in killed_and_moved other_slices two_at_once a_bit_changes a_full_disk what_wants_memory_is_refused; do try $case; done
+for case in killed_and_moved moved_within_layers begun_anew other_slices two_at_once a_bit_changes a_full_disk what_wants_memory_is_refused; do try $case; done
 finish
