@@ -74,6 +74,19 @@ to_any_state() {
     event snapshot rollback "in steps 61 to 63" "back to step 56, to the snapshot in memory"
     goes written 3 checkpoint.async=yes
 }
+# To the weights of another run, in a process whose file has moments of steps that are gone.
+to_given_weights() {
+    given="$common optimizer.rollback=20 run.steps=70 checkpoint.every=1000 run.seed=5 model.init_from=runs/whole"
+    settings memory $given
+    settings files $given device.ranks=2 parallel.zero=1 parallel.offload=nvme
+    for run in memory files; do
+        expect 0 train $run
+        event $run rollback "back to step 0, to the beginning"
+    done
+    same_steps memory files
+    same_state memory files
+}
+
 # Ended at any step, and given more: on other ranks too. And a stop within the noise waits until it is over.
 after_a_stop() {
     for every in 40 60 64 77 89 96; do
@@ -140,6 +153,7 @@ try goes_back
 try only_where_it_is_asked_for
 try on_any_ranks
 try to_any_state
+try to_given_weights
 try after_a_stop
 try within_the_noise
 try after_kills

@@ -42,17 +42,6 @@ moved_within_layers() {
     same_state layers divided
 }
 
-# A rank is lost before anything was saved: the one that is left begins anew, in a process whose file has moments of
-# steps that are not to be.
-begun_anew() {
-    settings anew $small $files run.steps=16 checkpoint.every=10 device.ranks=2 parallel.zero=1 cluster.elastic=yes \
-        cluster.heartbeat=0.2 snapshot.every=0 run.faults=unit@30:1
-    expect 0 train anew
-    grep -q '"kind":"healed"' runs/anew/events.jsonl || fail "no rank was lost"
-    same_steps one anew
-    same_state one anew
-}
-
 # A fork whose matrices are cut into other slices: what a file of the checkpoint has in one place goes to many.
 other_slices() {
     settings cut $small run.steps=10 parallel.slices=2
@@ -128,5 +117,5 @@ what_wants_memory_is_refused() {
 }
 
 mkdir disk
-for case in killed_and_moved moved_within_layers begun_anew other_slices two_at_once a_bit_changes a_full_disk what_wants_memory_is_refused; do try $case; done
+for case in killed_and_moved moved_within_layers other_slices two_at_once a_bit_changes a_full_disk what_wants_memory_is_refused; do try $case; done
 finish
