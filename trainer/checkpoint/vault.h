@@ -50,8 +50,8 @@ int vault_make(void);
 void vault_open(vault *v, int fd, int local);
 void vault_close(vault *v);
 
-// Bytes of memory that the generations of a rank take, beside a few kilobytes of tables. values: that it owns; live: of
-// its live state, 0: it keeps none.
+// Bytes of memory that the generations of a rank take, beside a few kilobytes of tables, and rows on demand
+// (vault_rows.h). values: that it owns; live: of its live state, 0: it keeps none.
 int64_t vault_bytes(int64_t values, int64_t live);
 
 // Writes this rank's parts of s, as they are in host memory (state_fetch), with the progress. saved: the step of the

@@ -232,13 +232,14 @@ static void band_item(void *ctx, int64_t item, int thread) {
 // --- the plan --------------------------------------------------------------------------------------------------------
 
 // Rows of a band, at most `most`: of heights down to half of the highest, the one whose bands leave the busiest thread
-// the fewest rows. Seven bands keep two threads busy for as long as eight would.
+// the fewest rows. Seven bands keep two threads busy for as long as eight would. A lower band uses a panel less often, so
+// it has to save a 32nd.
 static int64_t band_rows(int64_t all, int64_t most, int64_t threads) {
     const int64_t highest = conv_min(most, all);
-    int64_t best = highest, least = INT64_MAX;
-    for (int64_t rows = highest; rows > highest / 2; rows--) {
+    int64_t best = highest, least = conv_parts(conv_parts(all, highest), threads) * highest;
+    for (int64_t rows = highest - 1; rows > highest / 2; rows--) {
         int64_t busiest = conv_parts(conv_parts(all, rows), threads) * rows;
-        if (busiest < least) least = busiest, best = rows;
+        if (32 * busiest < 31 * least) least = busiest, best = rows;
     }
     return best;
 }
