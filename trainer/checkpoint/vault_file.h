@@ -68,7 +68,15 @@ void vault_close_set(vault_set *x);
 static inline vault_head *vault_head_at(const vault_set *x, int i) { return vault_head_of(&x->area[i]); }
 
 // The first rank of a node. Nodes are numbered in the order of their ranks; of one more than the last node: the world.
-int vault_first_of_node(const comm *c, int node);
+static inline int vault_first_of_node(const comm *c, int node) {
+    int low = 0, high = c->world;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (comm_where(c, middle).node < node) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
 
 // Every generation in the node's file of a later step is as if it had never been written. Nobody else writes meanwhile.
 err_t vault_forget(const vault *v, int64_t after);

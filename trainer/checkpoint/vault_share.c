@@ -11,16 +11,6 @@
 
 // --- to the next node ------------------------------------------------------------------------------------------------
 
-int vault_first_of_node(const comm *c, int node) {
-    int low = 0, high = c->world;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (comm_where(c, middle).node < node) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 static int ranks_of_node(const comm *c, int node) {
     return vault_first_of_node(c, node + 1) - vault_first_of_node(c, node);
 }

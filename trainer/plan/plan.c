@@ -138,8 +138,8 @@ static err_t count_traffic(session *x, plan_rank *p) {
     return ERR_OK;
 }
 
-// In ZeRO 0 all ranks read all sums, from codes, or from copies of them. With topk all ranks add all lanes there. What a
-// rank adds before it codes it would add without codes, too.
+// In ZeRO 0 all ranks read all sums, from codes, or from copies of them. With topk all ranks add all lanes there. What
+// a rank adds before it codes it would add without codes, too.
 static void count_codes(const session *x, plan_codes *p) {
     const train_state *t = &x->state;
     int64_t all = 0, own = 0, spans = state_spans(t);
