@@ -1,5 +1,5 @@
-// test/test_vault_rows.c: rows on demand in snapshots: ranks that own them otherwise, on fewer nodes or on one, have all
-// of their rows again and no others, whether rows came, went or are in a file; and what is damaged is not used.
+// test/test_vault_rows.c: rows on demand in snapshots: ranks that own them otherwise, on fewer nodes or on one, have
+// all of their rows again and no others, whether rows came, went or are in a file; and what is damaged is not used.
 #include "comm/server/table.h"
 #include "test/support/checkpoint_ranks.h"
 #include "trainer/checkpoint/rows.h"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# test/bench/breakeven.sh BIN [quick] [THERE,BACK...]: below which bandwidth codes of [reduce] compress pay (fp16,none and
-# fp16,fp16 unless others are named), beside what `lockstep plan` says, as Markdown. Two nodes of one rank in network
-# namespaces, whose cables carry from a half to twice what plan says; with codes and without in turns. ms of a step are
-# medians, a gain is the median of the turns' differences. What codes gain a step is (bytes saved) / bandwidth - (time
-# lost), so the measured break-even is where a line through the gains over 1/bandwidth comes to 0. Cables are the
-# kernel's (tc tbf), or test/support/lossy.c where it has none. Needs root, for the namespaces. Run it on a quiet
+# test/bench/breakeven.sh BIN [quick] [THERE,BACK...]: below which bandwidth codes of [reduce] compress pay (fp16,none
+# and fp16,fp16 unless others are named), beside what `lockstep plan` says, as Markdown. Two nodes of one rank in
+# network namespaces, whose cables carry from a half to twice what plan says; with codes and without in turns. ms of a
+# step are medians, a gain is the median of the turns' differences. What codes gain a step is (bytes saved) / bandwidth
+# - (time lost), so the measured break-even is where a line through the gains over 1/bandwidth comes to 0. Cables are
+# the kernel's (tc tbf), or test/support/lossy.c where it has none. Needs root, for the namespaces. Run it on a quiet
 # machine. `quick` is for tests: its figures say nothing.
 #
 # What a cable carries is what `lockstep bench links` measures: of 1 Gbit/s of a cable a tenth is headers and waiting.

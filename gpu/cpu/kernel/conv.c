@@ -232,8 +232,8 @@ static void band_item(void *ctx, int64_t item, int thread) {
 // --- the plan --------------------------------------------------------------------------------------------------------
 
 // Rows of a band, at most `most`: of heights down to half of the highest, the one whose bands leave the busiest thread
-// the fewest rows. Seven bands keep two threads busy for as long as eight would. A lower band uses a panel less often, so
-// it has to save a 32nd.
+// the fewest rows. Seven bands keep two threads busy for as long as eight would. A lower band uses a panel less often,
+// so it has to save a 32nd.
 static int64_t band_rows(int64_t all, int64_t most, int64_t threads) {
     const int64_t highest = conv_min(most, all);
     int64_t best = highest, least = conv_parts(conv_parts(all, highest), threads) * highest;
