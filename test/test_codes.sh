@@ -202,6 +202,9 @@ RUNS
     expect 0 "$bin" plan base.ini warm4.ini
     says "codes   topk, 0.01 of each lane: a rank sends " "until step 6 more, first a quarter of each lane: "
     first=$(sed -n 's/^ *until step 6 more, first a quarter of each lane: //p' "$out")
+    later=$(sed -n 's/^codes .*: a rank sends \(.*\) a step, without.*/\1/p' "$out")
+    expect 0 "$bin" plan base.ini warm4.ini -o reduce.density_warmup=0
+    says "codes   topk, 0.01 of each lane: a rank sends $later a step"
     expect 0 "$bin" plan base.ini warm4.ini -o reduce.density=0.25 -o reduce.density_warmup=0
     says "codes   topk, 0.25 of each lane: a rank sends $first a step"
 }

@@ -87,6 +87,19 @@ to_given_weights() {
     same_state memory files
 }
 
+# With what lanes keep of what they did not send, and its momentum: to the beginning, and to the step before.
+with_what_was_not_sent() {
+    sparse="$(echo "$common" | sed 's/optimizer.lr=0.01//') optimizer.rollback=3 run.steps=70 optimizer.type=sgd
+        optimizer.lr=0.1 optimizer.momentum=0.9 optimizer.grad_clip=0 reduce.compress=topk"
+    settings kept $sparse checkpoint.every=1
+    settings forgotten $sparse checkpoint.every=1000 device.ranks=2
+    for run in kept forgotten; do expect 0 train $run; done
+    event kept rollback "to the newest checkpoint"
+    event forgotten rollback "back to step 0, to the beginning"
+    same_steps kept forgotten
+    same_state kept forgotten
+}
+
 # Ended at any step, and given more: on other ranks too. And a stop within the noise waits until it is over.
 after_a_stop() {
     for every in 40 60 64 77 89 96; do
@@ -154,6 +167,7 @@ try only_where_it_is_asked_for
 try on_any_ranks
 try to_any_state
 try to_given_weights
+try with_what_was_not_sent
 try after_a_stop
 try within_the_noise
 try after_kills
