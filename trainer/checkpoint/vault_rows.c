@@ -42,7 +42,8 @@ err_t vault_rows_write(const ckpt_state *s, char *to) {
     int64_t *start = (int64_t *)(void *)to;
     char *rows = to + start_bytes(o->buckets), *at = rows;
     row_walk w;
-    int b = 0, n = 0;
+    int b = 0;
+    int64_t n = 0;
     row_table_begin(s->rows, o->first, &w);
     while (row_table_next(s->rows, &w)) {
         for (; b <= row_bucket(w.key) - o->first; b++) start[b] = at - rows;
@@ -132,7 +133,7 @@ static err_t make_room(runs *x) {
 
 static err_t take(const ckpt_state *s, const run *r, float *values) {
     const size_t each = record_bytes(s->rows);
-    int n = 0;
+    int64_t n = 0;
     for (const char *at = r->rows, *end = at + r->bytes; at < end; at += each) {
         row_key k;
         memcpy(&k, at, sizeof k);
