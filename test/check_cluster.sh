@@ -112,6 +112,17 @@ slow_cable() {
     [ "$(grep -c '^slow' node0/out)" -eq 1 ] || fail "$(cat node0/out)"
 }
 
+# A message is 20 ms on its way.
+long_cable() {
+    lossy 20 0 1 1
+    together linked
+    verb='bench links'
+    boot linked
+    ended 0
+    awk '/ MB\/s +[0-9.]+ us$/ { n++; us = $(NF - 1) } END { exit n != 1 || us < 20000 || us > 400000 }' node0/out ||
+        fail "a message of a few bytes takes $(cat node0/out)"
+}
+
 # --- stopped and continued --------------------------------------------------------------------------------------------
 
 # So long a run that no layout but the last gets to its end.
@@ -421,6 +432,7 @@ try far_four_nodes
 try stages_over_a_bad_cable
 try codes_over_thin_wires
 try slow_cable
+try long_cable
 try stopped_and_dealt_anew
 try too_many_lost
 try refused_together

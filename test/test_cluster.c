@@ -309,6 +309,7 @@ static void test_hosts_file(void **state) {
         {"# ours\n10.0.0.1 slots=8\n\n10.0.0.2:4\t# beside it\r\n[fe80::1]:2\n[fe80::2]\n  head",
          "10.0.0.1:8 10.0.0.2:4 fe80::1:2 fe80::2:1 head:1"},
         {"n[1-3] slots=2\n", "n1:2 n2:2 n3:2"},
+        {"a slots=2\r\n\r\nb\r\n", "a:2 b:1"},
         {"a\na b\n", ":2: expected host, host:8 or host slots=8, found `a b`"},
         {"a slots=0\n", ":1: expected host"},
         {"a slots=2 x\n", ":1: expected host"},

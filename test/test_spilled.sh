@@ -55,6 +55,13 @@ other_slices() {
     expect 0 train pieces
     same_steps whole pieces
     same_state whole pieces
+    # of a row that is cut into slices a rank has several pieces
+    settings sliced $small $files run.steps=6 parallel.slices=2 device.ranks=2 parallel.zero=1
+    expect 0 train sliced
+    settings sliced $small run.steps=10 parallel.slices=2
+    expect 0 train sliced
+    same_steps cut sliced
+    same_state cut sliced
 }
 
 # They share a directory, and it is made for them.
