@@ -240,6 +240,7 @@ static void test_slurm(void **state) {
         {"slurm", "a,b[7],c[9-10].lan", "h100:4", "a:4 b7:4 c9.lan:4 c10.lan:4"},
         {"slurm", "r[1-2]n[08-09,11]x", NULL, "r1n08x:1 r1n09x:1 r1n11x:1 r2n08x:1 r2n09x:1 r2n11x:1"},
         {"slurm", "r[09-10]n[1]", "none", "r09n1:1 r10n1:1"},
+        {"slurm", "gpu[07-07,09]", NULL, "gpu07:1 gpu09:1"},
         {"10.0.0.1:3", NULL, NULL, "10.0.0.1:3"},
         {"slurmer:3,b", NULL, NULL, "slurmer:3 b:1"},
     };

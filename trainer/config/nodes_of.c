@@ -58,7 +58,7 @@ static err_t add_part(list *l, const char *before, const char *part, size_t n, c
         TRY(add_slurm(l, name, rest, rests));
     }
     if (more) return ERR_OK;
-    const char *format = from == to ? "%s%.*s%.*s" : "%s[%.*s]%.*s";
+    const char *format = memchr(part, '-', n) ? "%s[%.*s]%.*s" : "%s%.*s%.*s";
     int length = snprintf(name, sizeof name, format, before, (int)n, part, (int)rests, rest);
     return length < NAME ? add(l, name, (size_t)length, l->ranks) : ERR_CONFIG;
 }
