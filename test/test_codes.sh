@@ -60,29 +60,23 @@ continued() {
 }
 
 # Rows that ranks of a layer don't divide, as GPT's positions, are read by the first of them, which gives to the others
-# what was left out.
+# what was left out, and with topk its momentum.
 undivided() {
-    some="$codes device.threads=1 log.watch=no checkpoint.keep_best=no batch.micro=1 batch.lanes=4 parallel.slices=2
+    some="device.threads=1 log.watch=no checkpoint.keep_best=no batch.micro=1 batch.lanes=4 parallel.slices=2
         run.steps=16 checkpoint.every=7"
-    settings alone $some
-    expect 0 train alone
-    settings shared $some device.ranks=2 parallel.tensor=2 run.faults=unit@160:1
-    expect 69 train shared
-    settings shared $some device.ranks=2 parallel.tensor=2 run.resume=must
-    expect 0 train shared
-    same_steps alone shared
-    same_state alone shared
-    # and the momentum of what is not sent
-    some="$(echo "$some" | sed 's/reduce.compress[a-z_]*=int8//g') reduce.compress=topk optimizer.type=sgd optimizer.lr=0.02
-        optimizer.momentum=0.9 optimizer.grad_clip=0"
-    settings lonely $some
-    expect 0 train lonely
-    settings momentum $some device.ranks=2 parallel.tensor=2 run.faults=unit@160:1
-    expect 69 train momentum
-    settings momentum $some device.ranks=2 parallel.tensor=2 run.resume=must
-    expect 0 train momentum
-    same_steps lonely momentum
-    same_state lonely momentum
+    while read -r kind with; do
+        settings alone-$kind $some $with
+        expect 0 train alone-$kind
+        settings shared-$kind $some $with device.ranks=2 parallel.tensor=2 run.faults=unit@160:1
+        expect 69 train shared-$kind
+        settings shared-$kind $some $with device.ranks=2 parallel.tensor=2 run.resume=must
+        expect 0 train shared-$kind
+        same_steps alone-$kind shared-$kind
+        same_state alone-$kind shared-$kind
+    done <<KINDS
+codes $codes
+topk reduce.compress=topk optimizer.type=sgd optimizer.lr=0.02 optimizer.momentum=0.9 optimizer.grad_clip=0
+KINDS
 }
 
 # Two lanes, or four, are added by the rank that runs them, and coded as one. Micro-batches of one sample: a lane of two

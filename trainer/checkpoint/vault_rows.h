@@ -4,8 +4,8 @@
 //   start  (buckets + 1) INT64   where the rows of each bucket begin, bytes after this list
 //   rows   point, table UINT64, sum FP32, values (D) FP32: in order of keys
 //
-// When ranks were lost, each reads the buckets that it owns by then, from whoever has them. Internal to
-// trainer/checkpoint/.
+// After a loss each rank of the next world reads the buckets that it owns there, from the nodes that have them.
+// Internal to trainer/checkpoint/.
 #ifndef TRAINER_CHECKPOINT_VAULT_ROWS_H
 #define TRAINER_CHECKPOINT_VAULT_ROWS_H
 

@@ -495,10 +495,12 @@ static err_t time_codes(const config *c, const plan_rank *p, const plan_world *w
         const state_options *o = &x.state.o;
         const double bytes = peak_bandwidth(x.dev, x.s, 1);
         const plan_codes *n = &p->codes;
-        *coding = coded_in(o->kept ? peak_largest(x.dev, x.s, o->kept, 4) : peak_codes(x.dev, x.s, o->compress, 1),
-                           n->encoded, n->decoded);
+        const peak_codec there =
+            o->kept ? peak_largest(x.dev, x.s, o->kept, 4) : peak_codes(x.dev, x.s, o->compress, 1);
+        *coding = coded_in(there, n->encoded, n->decoded);
         if (o->back != CODEC_NONE)
-            *coding += coded_in(peak_codes(x.dev, x.s, o->back, 1), n->back_encoded, n->back_decoded);
+            *coding += coded_in(o->back == o->compress ? there : peak_codes(x.dev, x.s, o->back, 1), n->back_encoded,
+                                n->back_decoded);
         *coding += bytes > 0 ? 2 * sizeof(float) * (double)n->copied / bytes : NAN;
         *adding = bytes > 0 ? 3 * sizeof(float) * (double)n->added / bytes : NAN;
     }
