@@ -10,8 +10,8 @@
 # What a cable carries is what `lockstep bench links` measures: of 1 Gbit/s of a cable a tenth is headers and waiting.
 #
 # A break-even can be seen where the cable is slower than the network of the kernel, and where coding is not lost in the
-# noise of what else a step does. So the bodies are the portable ones, which code at a tenth of AVX-512's speed, and the
-# model is two tables of embeddings (DLRM): a step computes next to nothing, and sends all of their gradients.
+# noise of what else a step does. So the bodies are the portable ones, which code slowly, and the model is two tables of
+# embeddings (DLRM): a step computes next to nothing, and sends all of their gradients.
 LOCKSTEP_BIN=${1:-./lockstep}
 [ $# -eq 0 ] || shift
 quick=
